@@ -16,7 +16,15 @@ from enum import Enum
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from vllm_lifecycle.spec.lang import terms as t
-from vllm_lifecycle.spec.lang.sorts import BOOL, DefinitionError, EnumSort, IntSort, Sort, UninterpretedSort, compatible
+from vllm_lifecycle.spec.lang.sorts import (
+    BOOL,
+    DefinitionError,
+    EnumSort,
+    IntSort,
+    Sort,
+    UninterpretedSort,
+    compatible,
+)
 
 
 class Expr:
@@ -37,7 +45,9 @@ class Expr:
     def __eq__(self, other: object) -> Expr:  # type: ignore[override]
         left, right = self.term, lift(other)
         if not compatible(t.sort_of(left), t.sort_of(right)):
-            raise DefinitionError(f"cannot compare {t.sort_of(left)} with {t.sort_of(right)}: compare terms of one sort")
+            raise DefinitionError(
+                f"cannot compare {t.sort_of(left)} with {t.sort_of(right)}: compare terms of one sort"
+            )
         return Expr(t.equal(left, right))
 
     def __ne__(self, other: object) -> Expr:  # type: ignore[override]
@@ -126,13 +136,17 @@ def lift(value: object) -> t.Term:
         case Enum():
             return t.member(value)
         case _:
-            raise DefinitionError(f"{value!r} is not an expression: use a parameter, a state read, a bool, an int or an enum member")
+            raise DefinitionError(
+                f"{value!r} is not an expression: use a parameter, a state read, a bool, an int or an enum member"
+            )
 
 
 def _bool(value: object) -> t.Term:
     term = lift(value)
     if t.sort_of(term) != BOOL:
-        raise DefinitionError(f"a truth value is needed here, but this is of sort {t.sort_of(term)}: compare it with something")
+        raise DefinitionError(
+            f"a truth value is needed here, but this is of sort {t.sort_of(term)}: compare it with something"
+        )
     return term
 
 
@@ -157,7 +171,9 @@ def ite(cond: object, then: object, other: object) -> Expr:
     """`then` where `cond` holds, `other` elsewhere."""
     a, b = lift(then), lift(other)
     if not compatible(t.sort_of(a), t.sort_of(b)):
-        raise DefinitionError(f"the branches of ite are {t.sort_of(a)} and {t.sort_of(b)}: give both the same sort")
+        raise DefinitionError(
+            f"the branches of ite are {t.sort_of(a)} and {t.sort_of(b)}: give both the same sort"
+        )
     return Expr(t.ite(_bool(cond), a, b))
 
 
@@ -178,7 +194,9 @@ def sort_of_annotation(annotation: Any) -> Sort:
             return EnumSort(annotation)
         if annotation is bool:
             return BOOL
-    raise DefinitionError(f"{annotation!r} is not a sort: annotate with an Individual subclass, an Enum, bool or SetOf[...]")
+    raise DefinitionError(
+        f"{annotation!r} is not a sort: annotate with an Individual subclass, an Enum, bool or SetOf[...]"
+    )
 
 
 def variable(name: str, annotation: Any) -> Expr:
@@ -198,7 +216,9 @@ class _Quantifier:
     def __call__(self, *arguments: Any) -> Expr:
         *sorts, body = arguments
         if not sorts or not callable(body):
-            raise DefinitionError("write forall(Sort, ..., lambda x, ...: condition): sorts first, then one function")
+            raise DefinitionError(
+                "write forall(Sort, ..., lambda x, ...: condition): sorts first, then one function"
+            )
         names = body.__code__.co_varnames[: body.__code__.co_argcount]
         # Nested quantifiers may reuse a Python name: a fresh name per depth keeps the binders apart.
         depth = _Depth.value = _Depth.value + 1
@@ -281,10 +301,14 @@ class State:
     def _read(self, name: str, args: tuple[t.Term, ...]) -> Expr:
         sorts, sort = self._schema.signature(name)
         if len(args) != len(sorts):
-            raise DefinitionError(f"{name} takes {len(sorts)} argument(s) ({', '.join(map(str, sorts))}), not {len(args)}")
+            raise DefinitionError(
+                f"{name} takes {len(sorts)} argument(s) ({', '.join(map(str, sorts))}), not {len(args)}"
+            )
         for arg, want in zip(args, sorts, strict=True):
             if not compatible(t.sort_of(arg), want):
-                raise DefinitionError(f"{name} takes ({', '.join(map(str, sorts))}): {t.sort_of(arg)} given for {want}")
+                raise DefinitionError(
+                    f"{name} takes ({', '.join(map(str, sorts))}): {t.sort_of(arg)} given for {want}"
+                )
         if name in self._values:
             return Expr(self._values[name](*args))
         return Expr(t.Read(name, args, sort, self._primed))
@@ -302,7 +326,9 @@ class State:
         if not self._writable:
             raise DefinitionError("only an action has guards: in a property write when(antecedent).then(...)")
         if self._writes:
-            raise DefinitionError("require() after an assignment would read the new state: put every require() first")
+            raise DefinitionError(
+                "require() after an assignment would read the new state: put every require() first"
+            )
         self._guards.append((because, _bool(condition)))
 
     def _assign(self, name: str, key: tuple[object, ...], value: object) -> None:
@@ -311,12 +337,16 @@ class State:
         if not self._writable:
             raise DefinitionError(f"{name} cannot be assigned here: only an action changes the state")
         if len(key) != len(sorts):
-            raise DefinitionError(f"{name} takes {len(sorts)} argument(s) ({', '.join(map(str, sorts))}), not {len(key)}")
+            raise DefinitionError(
+                f"{name} takes {len(sorts)} argument(s) ({', '.join(map(str, sorts))}), not {len(key)}"
+            )
         params = _all_args(signature)
         place = tuple(None if isinstance(k, slice) else lift(k) for k in key)
         for term, want in zip(place, sorts, strict=True):
             if term is not None and not compatible(t.sort_of(term), want):
-                raise DefinitionError(f"{name} takes ({', '.join(map(str, sorts))}): {t.sort_of(term)} given for {want}")
+                raise DefinitionError(
+                    f"{name} takes ({', '.join(map(str, sorts))}): {t.sort_of(term)} given for {want}"
+                )
         if not self._overriding:
             for earlier in self._writes.get(name, []):
                 if not _apart(earlier, place):
@@ -360,7 +390,9 @@ def _subclasses(cls: type[Individual]) -> Iterator[type[Individual]]:
 
 def _apart(one: tuple[t.Term | None, ...], two: tuple[t.Term | None, ...]) -> bool:
     """Whether two assigned places surely differ: some argument position holds two different literals."""
-    return any(isinstance(a, t.Lit) and isinstance(b, t.Lit) and a != b for a, b in zip(one, two, strict=True))
+    return any(
+        isinstance(a, t.Lit) and isinstance(b, t.Lit) and a != b for a, b in zip(one, two, strict=True)
+    )
 
 
 class Implication:

@@ -69,7 +69,9 @@ class Spec:
     def signature(self, name: str) -> tuple[tuple[Sort, ...], Sort]:
         """Argument sorts and value sort of a state variable (the `Schema` of symbolic states)."""
         if name not in self._vars:
-            raise DefinitionError(f"unknown state variable {name}: declare it with spec.var, or use one of {', '.join(self._vars)}")
+            raise DefinitionError(
+                f"unknown state variable {name}: declare it with spec.var, or use one of {', '.join(self._vars)}"
+            )
         var = self._vars[name]
         return var.args, var.sort
 
@@ -92,15 +94,25 @@ class Spec:
     ) -> None:
         """Declare a state variable with argument sorts `args`, value sort `to` and one initial value for all places."""
         if name in self._vars or name in self._consts:
-            raise DefinitionError(f"state variable {name} is declared twice: use the first declaration or another name")
+            raise DefinitionError(
+                f"state variable {name} is declared twice: use the first declaration or another name"
+            )
         if name.startswith("_") or name in State._fields or hasattr(State, name):
             raise DefinitionError(f"{name} cannot name a state variable: it is a word of the language")
         sort = to if isinstance(to, IntSort) else sort_of_annotation(to)
         start = lift(init)
         if not isinstance(start, t.Lit) or not compatible(start.sort, sort):
-            raise DefinitionError(f"{name} holds {sort}, but starts as {init!r}: give an initial value of that sort")
+            raise DefinitionError(
+                f"{name} holds {sort}, but starts as {init!r}: give an initial value of that sort"
+            )
         self._vars[name] = StateVar(
-            name, tuple(sort_of_annotation(a) for a in args), sort, t.Lit(start.value, sort), module, ghost, doc
+            name,
+            tuple(sort_of_annotation(a) for a in args),
+            sort,
+            t.Lit(start.value, sort),
+            module,
+            ghost,
+            doc,
         )
 
     # actions
@@ -165,7 +177,9 @@ class Spec:
         """Define a progress property: whenever the antecedent holds, the consequent holds then or later."""
         return self._property("progress", ids, False)
 
-    def _property(self, kind: PropertyKind, ids: Iterable[str], lemma: bool) -> Callable[[Definition], Definition]:
+    def _property(
+        self, kind: PropertyKind, ids: Iterable[str], lemma: bool
+    ) -> Callable[[Definition], Definition]:
         def decorate(function: Definition) -> Definition:
             name = function.__name__
             params, arguments = _parameters(function)
@@ -178,14 +192,25 @@ class Spec:
                         "a property without a witness could hold for want of cases: return when(interesting case).then(claim)"
                     )
                 if claim.antecedent.term == t.TRUE:
-                    raise DefinitionError("the antecedent is always true: name the interesting case, which must be reachable")
+                    raise DefinitionError(
+                        "the antecedent is always true: name the interesting case, which must be reachable"
+                    )
                 if claim.antecedent.term == t.FALSE:
                     raise DefinitionError("the antecedent is never true: the property says nothing")
                 row = Property(
-                    name, kind, params, claim.antecedent.term, claim.consequent.term, tuple(ids), lemma, _doc(function)
+                    name,
+                    kind,
+                    params,
+                    claim.antecedent.term,
+                    claim.consequent.term,
+                    tuple(ids),
+                    lemma,
+                    _doc(function),
                 )
                 self._properties[name] = row
-                self._add_witness(Witness(f"can_reach_the_case_of_{name}", params, row.antecedent, name, _doc(function)))
+                self._add_witness(
+                    Witness(f"can_reach_the_case_of_{name}", params, row.antecedent, name, _doc(function))
+                )
             return function
 
         return decorate
@@ -219,7 +244,9 @@ class Spec:
                 if not isinstance(sort, IntSort):
                     raise DefinitionError(f"{counter} holds {sort}: a count needs a counter with a number")
                 if tuple(p.sort for p in params) != (*args, sort_of_annotation(over)):
-                    raise DefinitionError(f"the parameters must be those of {counter}, then the one counted over")
+                    raise DefinitionError(
+                        f"the parameters must be those of {counter}, then the one counted over"
+                    )
                 member = lift(function(State(self), *arguments))
             self._counts.append(Count(counter, params[:-1], params[-1], member, _doc(function)))
             return function
@@ -227,7 +254,13 @@ class Spec:
         return decorate
 
     def lifecycle(
-        self, name: str, var: str, successors: Mapping[Any, Iterable[Any]], *, index: tuple[object, ...] = (), doc: str = ""
+        self,
+        name: str,
+        var: str,
+        successors: Mapping[Any, Iterable[Any]],
+        *,
+        index: tuple[object, ...] = (),
+        doc: str = "",
     ) -> None:
         """Write down the states of one object and what each may become, independently of the actions.
 
@@ -246,7 +279,9 @@ class Spec:
             for state, following in successors.items():
                 bad = [x for x in (state, *following) if x not in known]
                 if bad:
-                    raise DefinitionError(f"unknown state {bad[0]}: {cls.__name__} has {', '.join(m.name for m in cls)}")
+                    raise DefinitionError(
+                        f"unknown state {bad[0]}: {cls.__name__} has {', '.join(m.name for m in cls)}"
+                    )
             rows = tuple((state, frozenset(successors.get(state, ()))) for state in successors)
             lits = tuple(None if p is None else _literal(p) for p in places)
             self._lifecycles.append(Lifecycle(name, var, lits, rows, doc))
@@ -301,7 +336,9 @@ def _parameters(function: Definition) -> tuple[tuple[Param, ...], list[object]]:
         names = list(inspect.signature(function).parameters)[1:]
         for name in names:
             if name not in hints:
-                raise DefinitionError(f"parameter {name} needs a sort: write `{name}: Request` or `{name}: SetOf[Block]`")
+                raise DefinitionError(
+                    f"parameter {name} needs a sort: write `{name}: Request` or `{name}: SetOf[Block]`"
+                )
             hint: Any = hints[name]
             origin: Any = get_origin(hint)
             if origin is SetOf:

@@ -42,15 +42,23 @@ def _moves(machine: Machine, lifecycle: Lifecycle, action: Action) -> Iterator[t
     if function is None or not isinstance(var.sort, EnumSort):
         return
     place: list[t.Term] = [
-        param if fixed is None else fixed for param, fixed in zip(function.params, lifecycle.index, strict=True)
+        param if fixed is None else fixed
+        for param, fixed in zip(function.params, lifecycle.index, strict=True)
     ]
     for args, written in _writes(function(*place)):
         for source in var.sort.members:
             here = {arg: value for arg, value in args.items()}
-            guard = _fold(t.substitute(action.guard, here), var.name, tuple(t.substitute(p, here) for p in place), source)
+            guard = _fold(
+                t.substitute(action.guard, here),
+                var.name,
+                tuple(t.substitute(p, here) for p in place),
+                source,
+            )
             if guard == t.FALSE:
                 continue
-            value = _fold(t.substitute(written, here), var.name, tuple(t.substitute(p, here) for p in place), source)
+            value = _fold(
+                t.substitute(written, here), var.name, tuple(t.substitute(p, here) for p in place), source
+            )
             for target in _values(value):
                 yield source, target
 

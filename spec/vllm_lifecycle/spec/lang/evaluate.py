@@ -14,7 +14,14 @@ from typing import Any, assert_never
 
 from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.machine import Action, Machine, Param, range_of
-from vllm_lifecycle.spec.lang.sorts import BoolSort, DefinitionError, EnumSort, IntSort, Sort, UninterpretedSort
+from vllm_lifecycle.spec.lang.sorts import (
+    BoolSort,
+    DefinitionError,
+    EnumSort,
+    IntSort,
+    Sort,
+    UninterpretedSort,
+)
 
 Cell = tuple[str, tuple[Hashable, ...]]
 Valuation = Mapping[Cell, Any]
@@ -92,9 +99,13 @@ def evaluate(term: t.Term, context: Context, binding: Binding) -> Any:
         case t.Ite(cond, then, other):
             return evaluate(then if evaluate(cond, context, binding) else other, context, binding)
         case t.ForAll(variables, body):
-            return all(evaluate(body, context, {**binding, **b}) for b in assignments(variables, context.domain))
+            return all(
+                evaluate(body, context, {**binding, **b}) for b in assignments(variables, context.domain)
+            )
         case t.Exists(variables, body):
-            return any(evaluate(body, context, {**binding, **b}) for b in assignments(variables, context.domain))
+            return any(
+                evaluate(body, context, {**binding, **b}) for b in assignments(variables, context.domain)
+            )
         case _:
             assert_never(term)
 
@@ -112,7 +123,9 @@ def bindings(params: tuple[Param, ...], domain: Domain) -> Iterator[dict[str, An
     for param in params:
         values = domain.of(param.sort)
         if param.is_set:
-            choices.append(tuple(frozenset(c) for n in range(len(values) + 1) for c in combinations(values, n)))
+            choices.append(
+                tuple(frozenset(c) for n in range(len(values) + 1) for c in combinations(values, n))
+            )
         else:
             choices.append(values)
     names = [p.name for p in params]
@@ -122,7 +135,9 @@ def bindings(params: tuple[Param, ...], domain: Domain) -> Iterator[dict[str, An
 
 def cells(machine: Machine, domain: Domain) -> tuple[Cell, ...]:
     """All cells of a machine in a domain, in declaration order."""
-    return tuple((var.name, args) for var in machine.vars for args in product(*(domain.of(s) for s in var.args)))
+    return tuple(
+        (var.name, args) for var in machine.vars for args in product(*(domain.of(s) for s in var.args))
+    )
 
 
 def initial(machine: Machine, domain: Domain) -> dict[Cell, Any]:
@@ -136,7 +151,9 @@ def enabled(action: Action, state: Valuation, domain: Domain, binding: Binding) 
     return all(evaluate(g.term, context, binding) for g in action.guards)
 
 
-def step(machine: Machine, action: Action, state: Valuation, domain: Domain, binding: Binding) -> dict[Cell, Any]:
+def step(
+    machine: Machine, action: Action, state: Valuation, domain: Domain, binding: Binding
+) -> dict[Cell, Any]:
     """The state after an enabled action; DefinitionError when a number leaves its range."""
     context = Context(domain, state)
     after = dict(state)
@@ -147,7 +164,9 @@ def step(machine: Machine, action: Action, state: Valuation, domain: Domain, bin
             local = {**binding, **{p.name: v for p, v in zip(function.params, args, strict=True)}}
             value = evaluate(function.body, context, local)
             if allowed is not None and value not in allowed:
-                raise DefinitionError(f"{action.name} takes {name}{args} to {value}, outside {var.sort}: guard the action")
+                raise DefinitionError(
+                    f"{action.name} takes {name}{args} to {value}, outside {var.sort}: guard the action"
+                )
             after[name, args] = value
     return after
 
@@ -155,7 +174,9 @@ def step(machine: Machine, action: Action, state: Valuation, domain: Domain, bin
 def instances(machine: Machine, domain: Domain) -> Iterator[tuple[Action, dict[str, Any]]]:
     """All (action, parameter values) pairs."""
     for action in machine.actions:
-        limited = {p.name: domain.choices[str(p.sort)] for p in action.params if str(p.sort) in domain.choices}
+        limited = {
+            p.name: domain.choices[str(p.sort)] for p in action.params if str(p.sort) in domain.choices
+        }
         for binding in bindings(action.params, domain):
             if all(binding[name] in allowed for name, allowed in limited.items()):
                 yield action, binding
@@ -170,9 +191,7 @@ def successors(
             yield action, binding, step(machine, action, state, domain, binding)
 
 
-def violations(
-    params: tuple[Param, ...], claim: t.Term, context: Context
-) -> Iterator[dict[str, Any]]:
+def violations(params: tuple[Param, ...], claim: t.Term, context: Context) -> Iterator[dict[str, Any]]:
     """Parameter values for which a claim is false in a concrete state (or step)."""
     for binding in bindings(params, context.domain):
         if not evaluate(claim, context, binding):

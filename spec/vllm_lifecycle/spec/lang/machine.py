@@ -236,7 +236,9 @@ class Machine:
         wanted = frozenset(features)
         unknown = wanted - frozenset(self.features)
         if unknown:
-            raise DefinitionError(f"unknown feature {', '.join(sorted(unknown))}: choose from {', '.join(self.features)}")
+            raise DefinitionError(
+                f"unknown feature {', '.join(sorted(unknown))}: choose from {', '.join(self.features)}"
+            )
         return replace(self, actions=tuple(a for a in self.actions if a.feature in wanted), _index={})
 
     def project(self, modules: Iterable[str]) -> Machine:
@@ -248,7 +250,9 @@ class Machine:
         wanted = frozenset(modules)
         unknown = wanted - frozenset(self.modules)
         if unknown:
-            raise DefinitionError(f"unknown module {', '.join(sorted(unknown))}: choose from {', '.join(self.modules)}")
+            raise DefinitionError(
+                f"unknown module {', '.join(sorted(unknown))}: choose from {', '.join(self.modules)}"
+            )
         return self._keep(frozenset(v.name for v in self.vars if v.module in wanted))
 
     def _keep(self, names: frozenset[str]) -> Machine:
@@ -316,7 +320,11 @@ def _named(items: tuple[Named, ...], name: str, what: str) -> Named:
         if item.name == name:
             return item
     near = difflib.get_close_matches(name, [i.name for i in items], n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"{len(items)} are defined; list them with `explain`"
+    hint = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else f"{len(items)} are defined; list them with `explain`"
+    )
     raise DefinitionError(f"unknown {what} {name}: {hint}")
 
 

@@ -28,7 +28,9 @@ def check_updates(action: Action, variables: Mapping[str, StateVar]) -> None:
     for name, function in action.updates:
         seen = t.reads(function.body) & ghosts
         if seen and name not in ghosts:
-            raise DefinitionError(f"{name} is computed from the ghost {min(seen)}: make {name} a ghost, or read ordinary state")
+            raise DefinitionError(
+                f"{name} is computed from the ghost {min(seen)}: make {name} a ghost, or read ordinary state"
+            )
 
 
 def check_machine(machine: Machine) -> None:
