@@ -1,0 +1,1 @@
+"""Everything that is true of the design without running it: language, lifecycles, properties, scopes, checks, mutants."""

@@ -1,0 +1,1 @@
+"""What runs: the machines built from the specification's tables, and what watches them. Imports `spec`, never `adapters`."""
