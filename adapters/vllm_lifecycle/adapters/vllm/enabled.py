@@ -1,0 +1,102 @@
+"""Which events are worth offering in a driver state: the candidates of the scope, filtered by the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from .contract import IMPOSSIBLE, LEGAL, judge
+from .driver import Driver
+from .events import (
+    GHOST,
+    Abort,
+    Add,
+    Answer,
+    Close,
+    Continue,
+    Decide,
+    Event,
+    Grammar,
+    Pause,
+    Report,
+    Reset,
+    Resume,
+    Schedule,
+)
+from .scope import NO_MATCH
+
+MAX_BREACHES = 1
+"""Breaches per sequence: a second one would only be blamed on the same sender again."""
+
+
+def enabled(driver: Driver) -> list[Event]:
+    """The events on offer now, legal ones first; at the hostile level also one breach per sequence."""
+    legal: list[Event] = []
+    breaches: list[Event] = []
+    hostile = driver.scope.level == "hostile" and driver.truth.breaches < MAX_BREACHES
+    for event in candidates(driver):
+        verdict = judge(driver, event)
+        if verdict == LEGAL:
+            legal.append(event)
+        elif verdict != IMPOSSIBLE and hostile:
+            breaches.append(event)
+    return legal + breaches
+
+
+def candidates(driver: Driver) -> Iterator[Event]:
+    """Every event that the scope speaks of, possible or not."""
+    scope, truth = driver.scope, driver.truth
+    rids = list(truth.lives)
+    if truth.steps:
+        yield Answer()
+        samples = sorted(truth.steps[0].samples)
+        yield from (Answer(stop=rid) for rid in samples)
+        if scope.drafts:
+            yield Answer(accepted=0)
+        yield from (Answer(empty=rid) for rid in samples)
+        yield from (Answer(omit=rid) for rid in truth.steps[0].tokens)
+    yield Schedule()
+    for rid in rids:
+        if scope.connector:
+            yield from (Report(kind, rid) for kind in ("received", "receive failed", "block failed", "sent"))
+        yield Abort(rid)
+        if scope.sessions:
+            yield Continue(rid)
+            yield Close(rid)
+        if scope.grammar:
+            yield Grammar(rid, True)
+            yield Grammar(rid, False)
+        yield from (Decide(rid, m) for m in scope.matches if m.span != "unknown")
+    if scope.connector:
+        yield Report("received", GHOST)
+        yield Report("sent", GHOST)
+    yield from adds(driver)
+    if scope.resets:
+        yield Reset(True)
+        yield Reset(False)
+    if scope.pauses:
+        yield Pause(True)
+        yield Pause(False)
+        yield Resume()
+
+
+def adds(driver: Driver) -> Iterator[Event]:
+    """New requests: under the next unused id, and under each id already used."""
+    scope, lives = driver.scope, driver.truth.lives
+    rids = list(lives)
+    if len(rids) < scope.requests:
+        rids.append(f"r{len(rids)}")
+    shapes = product(
+        scope.prompts,
+        scope.answers,
+        scope.families,
+        scope.priorities,
+        scope.matches if scope.connector else (NO_MATCH,),
+        scope.holds if scope.connector else (False,),
+        (False, True) if scope.sessions else (False,),
+        (False, True) if scope.grammar else (False,),
+        (0, 1) if scope.encoder else (0,),
+    )
+    for prompt, answer, family, priority, match, hold, session, grammar, images in shapes:
+        for rid in rids:
+            yield Add(rid, prompt, answer, family, priority, match, hold, session, grammar, images)

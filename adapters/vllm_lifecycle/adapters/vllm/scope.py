@@ -1,0 +1,100 @@
+"""What one exploration may do: the size of the scheduler built, the events on offer, and the bounds.
+
+A scope is plain frozen data.  It names feature combinations of the public configuration, never a defect: which
+sequences are bad is found out by the search.  `PORTFOLIO` is what `check` runs when no scope is given.
+Rejected: one scope with every feature on (too wide to be exhausted); a scope per known defect (a hint).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Level = Literal["legal", "hostile"]
+Span = Literal["none", "block", "middle", "most", "all", "unknown"]
+
+
+@dataclass(frozen=True)
+class Match:
+    """What the connector claims to hold for one prompt: how much, and whether it loads between steps.
+
+    `block` is the longest whole-block prefix short of the prompt, `middle` ends inside a block, `most` leaves one
+    token, `all` leaves none, `unknown` asks to be called again.
+    """
+
+    span: Span = "none"
+    between_steps: bool = False
+
+    def tokens(self, known: int, block_size: int) -> int | None:
+        """The number of tokens claimed for a request of `known` tokens; None while unknown."""
+        whole = (known - 1) // block_size * block_size
+        match self.span:
+            case "unknown":
+                return None
+            case "none":
+                return 0
+            case "block":
+                return whole
+            case "middle":
+                return min(known - 1, max(1, whole - 1))
+            case "most":
+                return known - 1
+            case "all":
+                return known
+
+    def __str__(self) -> str:
+        return self.span if self.span in ("none", "unknown") else f"{self.span} ({self.how})"
+
+    @property
+    def how(self) -> str:
+        return "async" if self.between_steps else "sync"
+
+
+NO_MATCH = Match()
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Bounds and features of one exploration.
+
+    `blocks` are usable ones (vLLM's null block is added on top); `depth` is the number of steps that may be in flight;
+    `adds` bounds the client's requests in one sequence and `requests` how many ids it uses at once; `events` bounds
+    the length of a sequence in the exhaustive search, `walk` in the random one.
+    """
+
+    name: str
+    requests: int = 2
+    adds: int = 2
+    blocks: int = 6
+    block_size: int = 4
+    slots: int = 2
+    depth: int = 1
+    asynchronous: bool = False
+    token_budget: int = 64
+    model_length: int = 64
+    policy: Literal["fcfs", "priority"] = "fcfs"
+    prompts: tuple[int, ...] = (6,)
+    families: tuple[int, ...] = (0,)
+    answers: tuple[int, ...] = (2,)
+    priorities: tuple[int, ...] = (0,)
+    connector: bool = False
+    matches: tuple[Match, ...] = (NO_MATCH,)
+    holds: tuple[bool, ...] = (False,)
+    load_failures: Literal["", "recompute", "fail"] = ""
+    groups: int = 1
+    drafts: int = 0
+    sessions: bool = False
+    grammar: bool = False
+    encoder: Literal["", "decoder-only", "encoder-decoder"] = ""
+    resets: bool = False
+    pauses: bool = False
+    level: Level = "legal"
+    policy_properties: bool = False
+    events: int = 10
+    walk: int = 30
+    share: float = 1.0
+    tags: tuple[str, ...] = field(default=())
+
+    def need(self, tokens: int) -> int:
+        """Blocks that a request of `tokens` tokens needs when it is alone."""
+        return -(-tokens // self.block_size) * self.groups

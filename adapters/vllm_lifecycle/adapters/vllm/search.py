@@ -1,0 +1,182 @@
+"""The search: exhaustive by breadth at small scope, then random walks beyond it.
+
+States are recognised by their canonical hash; going back is a replay from the start, which is cheaper than any copy (see
+`config`).  Failures are collected by signature, the shortest sequence kept.  Bounds and whether they cut anything off
+are part of the result: `Coverage.complete` is true only when every reachable state within the scope's own limits was
+expanded.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .canonical import Key, state_key
+from .config import Workshop
+from .driver import PATIENCE, Driver, patience
+from .enabled import enabled
+from .events import Abort, Add, Answer, Event, Report, Schedule
+from .play import SURVIVES, Failure, Game, replay
+from .scope import Scope
+
+WEIGHTS: tuple[tuple[type, float], ...] = (
+    (Schedule, 6.0),
+    (Answer, 5.0),
+    (Add, 3.0),
+    (Report, 2.0),
+    (Abort, 0.7),
+)
+OTHERS = 0.7
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Coverage:
+    """What was explored: the honest scope of the verdict."""
+
+    scope: str
+    states: int = 0
+    transitions: int = 0
+    depth: int = 0
+    complete: bool = False
+    cut_by: str = ""
+    walks: int = 0
+    walk_events: int = 0
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        how = "complete" if self.complete else f"cut off by {self.cut_by or 'time'}"
+        rate = (self.transitions + self.walk_events) / self.seconds if self.seconds else 0.0
+        return (
+            f"{self.scope}: {self.states} states, {self.transitions} transitions to depth {self.depth} ({how}); "
+            f"{self.walks} random walks, {self.walk_events} events; {self.seconds:.1f} s, {rate:.0f} events/s"
+        )
+
+
+@dataclass
+class Harvest:
+    """Failures by signature with the shortest sequence of each, and the coverage."""
+
+    coverage: Coverage
+    failures: dict[tuple[str, str], Failure] = field(default_factory=dict)
+    hits: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def add(self, failure: Failure) -> None:
+        known = self.failures.get(failure.signature)
+        self.hits[failure.signature] = self.hits.get(failure.signature, 0) + 1
+        if known is None or len(failure.events) < len(known.events):
+            self.failures[failure.signature] = failure
+
+
+@dataclass(frozen=True)
+class _Node:
+    events: tuple[Event, ...]
+    present: frozenset[tuple[str, str]]
+
+
+class Search:
+    """One exploration of one scope on one target."""
+
+    def __init__(self, shop: Workshop, seed: int, progress: Progress | None = None) -> None:
+        self.shop = shop
+        self.scope: Scope = shop.scope
+        self.random = random.Random(f"{seed} {self.scope.name}")
+        self.harvest = Harvest(Coverage(self.scope.name))
+        self.good: set[Key] = set()
+        self.tell = progress or (lambda line: None)
+        self._told = 0.0
+
+    def run(self, seconds: float, exhaustive_part: float = 0.5) -> Harvest:
+        """Explore for that long; the exhaustive search gets its part first, the walks get what is left."""
+        start = time.monotonic()
+        self._breadth(start + seconds * exhaustive_part)
+        self._walks(start + seconds)
+        self.harvest.coverage.seconds = time.monotonic() - start
+        return self.harvest
+
+    def _breadth(self, end: float) -> None:
+        c = self.harvest.coverage
+        seen: set[Key] = {state_key(Driver(self.shop))}
+        frontier: deque[_Node] = deque([_Node((), frozenset())])
+        deeper = False
+        while frontier:
+            node = frontier.popleft()
+            c.depth = len(node.events)
+            if c.depth >= self.scope.events:
+                deeper = True
+                break
+            for event in enabled(replay(self.shop, node.events).driver):
+                if time.monotonic() > end:
+                    c.states, c.cut_by = len(seen), "time"
+                    return
+                child = self._step(node, event, seen)
+                if child is not None:
+                    frontier.append(child)
+            self._report(f"{len(seen)} states, {c.transitions} transitions, depth {c.depth}")
+        c.states = len(seen)
+        c.complete, c.cut_by = not deeper, "depth" if deeper else ""
+
+    def _step(self, node: _Node, event: Event, seen: set[Key]) -> _Node | None:
+        """Apply one event after a node; the child when its state is new."""
+        self.harvest.coverage.transitions += 1
+        with patience(PATIENCE):
+            game = replay(self.shop, node.events)
+            game.present = set(node.present)
+            failures = game.play(event)
+            for failure in failures:
+                self.harvest.add(failure)
+            if failures and failures[-1].property == SURVIVES:
+                return None
+            key = state_key(game.driver)
+            if key in seen:
+                return None
+            seen.add(key)
+            child = _Node(game.events, frozenset(game.present))
+            outlook = game.outlook(self.good)
+            if outlook is not None:
+                self.harvest.add(outlook)
+        return child
+
+    def _walks(self, end: float) -> None:
+        c = self.harvest.coverage
+        while time.monotonic() < end:
+            c.walks += 1
+            with patience(PATIENCE):
+                self._walk()
+            self._report(f"{c.walks} walks, {c.walk_events} events")
+
+    def _walk(self) -> None:
+        game = Game(Driver(self.shop))
+        before = game.driver.snapshot()
+        for _ in range(self.random.randint(4, self.scope.walk)):
+            offers = enabled(game.driver)
+            if not offers:
+                break
+            self.harvest.coverage.walk_events += 1
+            failures = game.play(self._choose(offers), before)
+            for failure in failures:
+                self.harvest.add(failure)
+            if failures and failures[-1].property == SURVIVES:
+                return
+            before = game.driver.snapshot()
+        outlook = game.outlook(self.good)
+        if outlook is not None:
+            self.harvest.add(outlook)
+
+    def _choose(self, offers: list[Event]) -> Event:
+        """By kind first (weighted), then evenly: many shapes of one kind do not crowd out the others."""
+        kinds: dict[type, list[Event]] = {}
+        for event in offers:
+            kinds.setdefault(type(event), []).append(event)
+        weights = [dict(WEIGHTS).get(kind, OTHERS) for kind in kinds]
+        (kind,) = self.random.choices(list(kinds), weights)
+        return self.random.choice(kinds[kind])
+
+    def _report(self, line: str) -> None:
+        now = time.monotonic()
+        if now - self._told > 1.0:
+            self._told = now
+            self.tell(f"{self.scope.name}: {line}, {len(self.harvest.failures)} kinds of failure")

@@ -1,0 +1,122 @@
+"""The driver's own record of what is in flight: the measure against which a scheduler is judged.
+
+A transfer belongs to one incarnation of a request (id + epoch) and lists the blocks that the connector was told of.
+A step lists the blocks that it reads or writes.  Nothing here is read back from the scheduler's memory of them: a
+scheduler that forgets a transfer does not make it go away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from .scope import Match
+
+
+@dataclass
+class Life:
+    """One incarnation of a request as its client knows it."""
+
+    rid: str
+    epoch: int
+    request: Any
+    match: Match
+    hold: bool
+    prompt: int
+    answer: int
+    session: bool
+    order: int
+    client_done: bool = False
+    grammar: Literal["", "pending", "ready", "failed"] = ""
+    asked_between_steps: bool = False
+    finished_calls: int = 0
+    chunks: int = 0
+    closed: bool = False
+    most_computed: int = 0
+
+
+@dataclass
+class Transfer:
+    """A receive or a send that the connector was told of and that has not been reported yet."""
+
+    kind: Literal["receive", "send"]
+    rid: str
+    epoch: int
+    blocks: tuple[int, ...]
+    announced: int | None
+    """Number of the dispatched step that tells the worker of it; None until one is dispatched."""
+
+
+@dataclass
+class Step:
+    """A dispatched step that has not been answered."""
+
+    number: int
+    output: Any
+    tokens: dict[str, int]
+    blocks: dict[str, tuple[int, ...]]
+    epochs: dict[str, int]
+    samples: frozenset[str]
+    drafts: dict[str, int]
+    loads: dict[str, tuple[int, ...]]
+    """Blocks that the step itself loads (synchronous connector loads), per request."""
+
+
+@dataclass
+class Outbox:
+    """What the next answer of the worker will carry for the connector."""
+
+    received: list[str] = field(default_factory=list)
+    sent: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    bad_blocks: set[int] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.received or self.sent or self.failed or self.bad_blocks)
+
+
+@dataclass
+class HookCall:
+    """One call of a connector hook by the scheduler."""
+
+    hook: str
+    rid: str
+    detail: str = ""
+
+
+@dataclass
+class Truth:
+    """Everything in flight, and the calls that put it there."""
+
+    lives: dict[str, Life] = field(default_factory=dict)
+    past: list[Life] = field(default_factory=list)
+    transfers: list[Transfer] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    outbox: Outbox = field(default_factory=Outbox)
+    hooks: list[HookCall] = field(default_factory=list)
+    dispatched: int = 0
+    adds: int = 0
+    breaches: int = 0
+    pause: str = ""
+    emitted: int = 0
+    """Tokens and completions that reached a client or a connector: never decreases."""
+    loading: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Synchronous loads announced since the last dispatch."""
+
+    def transfer(self, kind: str, rid: str) -> Transfer | None:
+        """The outstanding transfer of that kind that a report for `rid` would belong to."""
+        return next((t for t in self.transfers if t.kind == kind and t.rid == rid), None)
+
+    def reportable(self, kind: str, rid: str) -> bool:
+        """Whether the oldest dispatched step comes after the announcement of such a transfer."""
+        t = self.transfer(kind, rid)
+        return bool(t and self.steps and t.announced is not None and t.announced <= self.steps[0].number)
+
+    @property
+    def drafts_in_flight(self) -> dict[str, int]:
+        """Draft tokens in flight per request."""
+        out: dict[str, int] = {}
+        for step in self.steps:
+            for rid, n in step.drafts.items():
+                out[rid] = out.get(rid, 0) + n
+        return out

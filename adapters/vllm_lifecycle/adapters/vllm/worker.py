@@ -1,0 +1,94 @@
+"""The worker's part: dispatching a step and answering it.
+
+A worker answers steps in the order of their dispatch.  A request samples in a step when that step computes its last
+known token; a prefill chunk samples nothing.  What is known is read before `schedule`, so that placeholders of
+asynchronous scheduling count as known exactly when the worker would know them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .config import STOP_TOKEN
+from .events import Answer
+from .truth import Step
+
+if TYPE_CHECKING:
+    from .driver import Driver
+
+TOKEN = 50
+
+
+def dispatch(driver: Driver) -> None:
+    """Call `schedule` and put the step in flight."""
+    truth, observer = driver.truth, driver.observer
+    known = {
+        rid: observer.of(r, "known tokens") + observer.of(r, "output placeholders")
+        for rid, r in observer.get("tracked requests").items()
+    }
+    output = driver.scheduler.schedule()
+    truth.dispatched += 1
+    tokens: dict[str, int] = dict(output.num_scheduled_tokens)
+    start = _starts(output)
+    drafts = {rid: len(ids) for rid, ids in output.scheduled_spec_decode_tokens.items()}
+    ends = {rid: start.get(rid, 0) + n - drafts.get(rid, 0) for rid, n in tokens.items()}
+    loads, truth.loading = truth.loading, {}
+    truth.steps.append(
+        Step(
+            number=truth.dispatched,
+            output=output,
+            tokens=tokens,
+            blocks={rid: observer.table(rid) for rid in tokens},
+            epochs={rid: truth.lives[rid].epoch for rid in tokens if rid in truth.lives},
+            samples=frozenset(rid for rid in tokens if ends[rid] >= known.get(rid, 0)),
+            drafts=drafts,
+            loads={rid: blocks for rid, blocks in loads.items() if rid in tokens},
+        )
+    )
+    for rid, end in ends.items():
+        life = truth.lives.get(rid)
+        if life is not None:
+            life.most_computed = max(life.most_computed, end)
+    for transfer in truth.transfers:
+        if transfer.announced is None:
+            transfer.announced = truth.dispatched
+
+
+def _starts(output: Any) -> dict[str, int]:
+    """Computed tokens at the start of the step, per scheduled request."""
+    start = {new.req_id: new.num_computed_tokens for new in output.scheduled_new_reqs}
+    cached = output.scheduled_cached_reqs
+    if hasattr(cached, "req_ids"):
+        start.update(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+    else:
+        start.update((c.req_id, c.num_computed_tokens) for c in cached)
+    return start
+
+
+def answer_step(driver: Driver, event: Answer) -> None:
+    """Answer the oldest step: call `update_from_output`, then hand over the next drafts."""
+    truth, shop = driver.truth, driver.shop
+    step = truth.steps.pop(0)
+    out = driver.take_outbox()
+    report = shop.report(set(out.sent), set(out.received), set(out.failed), out.bad_blocks) if out else None
+    sampled: dict[str, list[int]] = {}
+    for rid in step.tokens:
+        if rid == event.omit:
+            continue
+        if rid not in step.samples or rid == event.empty:
+            sampled[rid] = []
+        elif rid == event.stop:
+            sampled[rid] = [STOP_TOKEN]
+        else:
+            sampled[rid] = [TOKEN] * (1 + min(event.accepted, step.drafts.get(rid, 0)))
+    outputs = driver.scheduler.update_from_output(step.output, shop.answer(sampled, report))
+    for group in outputs.values():
+        for one in group.outputs:
+            truth.emitted += len(one.new_token_ids) + (one.finish_reason is not None)
+            life = truth.lives.get(one.request_id)
+            if life is not None and one.finish_reason is not None and life.request.is_finished():
+                life.client_done = True
+    if driver.scope.drafts and not driver.scope.asynchronous and step.tokens:
+        rids = [rid for rid in sampled if sampled[rid]]
+        proposal = [[TOKEN] * driver.scope.drafts for _ in rids]
+        driver.scheduler.update_draft_token_ids(shop.draft_cls(rids, proposal))
