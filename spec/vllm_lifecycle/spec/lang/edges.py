@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import product
 
 from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.machine import Action, Lifecycle, Machine
-from vllm_lifecycle.spec.lang.sorts import EnumSort
+from vllm_lifecycle.spec.lang.sorts import BoolSort, EnumSort
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +47,22 @@ def _moves(machine: Machine, lifecycle: Lifecycle, action: Action) -> Iterator[t
         for param, fixed in zip(function.params, lifecycle.index, strict=True)
     ]
     for args, written in _writes(function(*place)):
+        here = tuple(t.substitute(p, args) for p in place)
         for source in var.sort.members:
-            here = {arg: value for arg, value in args.items()}
-            guard = _fold(
-                t.substitute(action.guard, here),
-                var.name,
-                tuple(t.substitute(p, here) for p in place),
-                source,
-            )
-            if guard == t.FALSE:
-                continue
-            value = _fold(
-                t.substitute(written, here), var.name, tuple(t.substitute(p, here) for p in place), source
-            )
-            for target in _values(value):
-                yield source, target
+            for choice in _choices(action):
+                known = {**choice, **args}
+                if _fold(t.substitute(action.guard, known), var.name, here, source) == t.FALSE:
+                    continue
+                for target in _values(_fold(t.substitute(written, known), var.name, here, source)):
+                    yield source, target
+
+
+def _choices(action: Action) -> Iterator[dict[t.Var, t.Term]]:
+    """All values of the action's enum and truth-valued parameters: the assigned state may depend on them."""
+    chosen = [p for p in action.params if isinstance(p.sort, EnumSort | BoolSort) and not p.is_set]
+    values = [p.sort.members if isinstance(p.sort, EnumSort) else (False, True) for p in chosen]
+    for combination in product(*values):
+        yield {p.var: t.Lit(v, p.sort) for p, v in zip(chosen, combination, strict=True)}
 
 
 def _writes(body: t.Term) -> Iterator[tuple[dict[t.Var, t.Term], t.Term]]:
@@ -73,6 +75,8 @@ def _writes(body: t.Term) -> Iterator[tuple[dict[t.Var, t.Term], t.Term]]:
                     case t.Eq(t.Var() as a, b) if a.name.startswith("@"):
                         bound[a] = b
                     case t.Eq(b, t.Var() as a) if a.name.startswith("@"):
+                        bound[a] = b
+                    case t.Eq(t.Var() as a, t.Lit() as b) | t.Eq(t.Lit() as b, t.Var() as a):
                         bound[a] = b
             if bound or cond == t.TRUE:
                 yield bound, then

@@ -1,0 +1,567 @@
+"""Safety: what is never the case, each claim a sentence, each with its interesting case that must be reachable.
+
+`ids` are the names of the defect catalogues: P1-P12 for the vLLM scheduler, PIN ... NOCRASH for the omni AR scheduler. Rows
+with `lemma=True` say how the scheduler's bookkeeping fits together; the proof needs them, and they are checked like the rest.
+"""
+
+from __future__ import annotations
+
+from vllm_lifecycle.spec.lang.build import Implication, State, exists, when
+from vllm_lifecycle.spec.lifecycles import effects as do
+from vllm_lifecycle.spec.lifecycles.vocabulary import (
+    FINISHED,
+    GONE,
+    OUTSTANDING,
+    OVER,
+    Block,
+    Flight,
+    Kind,
+    Party,
+    Phase,
+    Request,
+    Row,
+    Status,
+    Step,
+    Transfer,
+    handoff_stage,
+    max_num_seqs,
+    spec,
+)
+
+# custody
+
+
+@spec.safety(ids=("P1", "PIN", "HOLD"))
+def a_free_block_is_not_touched_by_a_transfer(s: State, b: Block, r: Request, kind: Kind) -> Implication:
+    """No block is in the free pool while a remote party may still read or write it."""
+    return when(s.remote[r, kind, b]).then(~s.free[b])
+
+
+@spec.safety(ids=("P1",))
+def a_free_block_is_not_touched_by_a_step(s: State, b: Block, k: Step) -> Implication:
+    """No block is in the free pool while a dispatched step may still read or write it."""
+    return when(s.running_step[k, b]).then(~s.free[b])
+
+
+@spec.safety(ids=("P1", "P11"))
+def a_free_block_is_in_no_table(s: State, b: Block, r: Request) -> Implication:
+    """No block is in the free pool while a request has it in its block table."""
+    return when(s.table[r, b]).then(~s.free[b])
+
+
+@spec.safety(ids=("P2", "DRAIN"))
+def a_block_that_is_not_free_has_a_holder(s: State, b: Block) -> Implication:
+    """No block leaks: one that is not in the free pool is in a table, pinned by a transfer, or held by a step."""
+    return when(~s.free[b]).then(do.is_held(s, b))
+
+
+@spec.safety(ids=("P11",))
+def a_free_block_is_in_the_free_list_once(s: State, b: Block) -> Implication:
+    """The free list has every free block exactly once."""
+    return when(s.free[b]).then(s.listed[b] == 1)
+
+
+@spec.safety(ids=("P11",))
+def a_held_block_is_not_in_the_free_list(s: State, b: Block) -> Implication:
+    """The free list has no block that is held."""
+    return when(~s.free[b]).then(s.listed[b] == 0)
+
+
+@spec.safety(ids=("P4", "ABSORB"))
+def a_request_that_is_gone_has_no_block_table(s: State, r: Request, b: Block) -> Implication:
+    """A finished, held or freed request has given its table back; only transfers and steps may still hold its blocks."""
+    return when(s.status[r].is_in(*GONE)).then(~s.table[r, b])
+
+
+@spec.safety(ids=("P2", "P4"))
+def a_waiting_request_without_loaded_kv_has_no_block_table(s: State, r: Request, b: Block) -> Implication:
+    """Only a request that was loaded, or keeps its last turn, holds blocks while it waits."""
+    return when(
+        s.status[r].is_in(Status.WAITING, Status.PREEMPTED, Status.WAITING_FOR_GRAMMAR), ~s.kv_holding[r]
+    ).then(~s.table[r, b])
+
+
+@spec.safety(ids=("P1",), lemma=True)
+def what_a_remote_party_touches_is_pinned(s: State, r: Request, kind: Kind, b: Block) -> Implication:
+    """The scheduler's record of transfers covers the truth."""
+    return when(s.remote[r, kind, b]).then(s.pinned[r, kind, b])
+
+
+@spec.safety(ids=("P1",), lemma=True)
+def what_a_worker_touches_is_held_by_its_step(s: State, k: Step, b: Block) -> Implication:
+    """The scheduler's record of steps covers the truth."""
+    return when(s.running_step[k, b]).then(s.step_holds[k, b])
+
+
+@spec.safety(ids=("PIN",), lemma=True)
+def a_pinned_block_is_not_free(s: State, r: Request, kind: Kind, b: Block) -> Implication:
+    """A transfer's record keeps the block out of the free pool."""
+    return when(s.pinned[r, kind, b]).then(~s.free[b])
+
+
+@spec.safety(ids=("P1",), lemma=True)
+def a_block_held_by_a_step_is_not_free(s: State, k: Step, b: Block) -> Implication:
+    """A step's record keeps the block out of the free pool."""
+    return when(s.step_holds[k, b]).then(~s.free[b])
+
+
+@spec.safety(ids=("P2", "DRAIN", "SETS"))
+def only_an_outstanding_transfer_pins_blocks(s: State, r: Request, kind: Kind, b: Block) -> Implication:
+    """A transfer that is over, or never began, holds nothing."""
+    return when(s.pinned[r, kind, b]).then(s.transfer[r, kind].is_in(*OUTSTANDING))
+
+
+@spec.safety(ids=("P2",))
+def only_a_dispatched_step_holds_blocks(s: State, k: Step, b: Block) -> Implication:
+    """A step that is answered, or not yet dispatched, holds nothing."""
+    return when(s.step_holds[k, b]).then(s.flight[k] == Flight.DISPATCHED)
+
+
+# transfers
+
+
+@spec.safety(ids=("P9", "SETS"))
+def an_outstanding_transfer_belongs_to_a_tracked_request(s: State, r: Request, kind: Kind) -> Implication:
+    """The id of a request stays in use until its last transfer is over."""
+    return when(s.transfer[r, kind].is_in(*OUTSTANDING)).then(s.status[r] != Status.FREED)
+
+
+@spec.safety(ids=("P4",), lemma=True)
+def a_finished_request_with_no_wait_has_no_transfer(s: State, r: Request, kind: Kind) -> Implication:
+    """A finished request with a transfer outstanding is in WAITING_FOR_TRANSFER_FREE, not in FINISHED_*."""
+    return when(s.status[r].is_in(*FINISHED)).then(s.transfer[r, kind] == Transfer.NONE)
+
+
+@spec.safety(ids=("P3",))
+def only_a_finished_request_sends(s: State, r: Request) -> Implication:
+    """A connector sends a request's blocks only after it has finished."""
+    return when(s.transfer[r, Kind.SEND] != Transfer.NONE).then(
+        s.status[r] == Status.WAITING_FOR_TRANSFER_FREE
+    )
+
+
+@spec.safety(ids=("P3", "P4"))
+def a_request_that_waits_for_remote_kv_has_a_receive(s: State, r: Request) -> Implication:
+    """Nobody waits for a transfer that does not exist."""
+    return when(s.status[r] == Status.WAITING_FOR_REMOTE_KVS).then(
+        s.transfer[r, Kind.RECEIVE] != Transfer.NONE
+    )
+
+
+@spec.safety(ids=("P3", "P4"), lemma=True)
+def a_receive_belongs_to_a_request_that_waits_for_it_or_ended(s: State, r: Request) -> Implication:
+    """A receive is consumed before its request runs, or outlives it."""
+    return when(s.transfer[r, Kind.RECEIVE] != Transfer.NONE).then(
+        s.status[r].is_in(Status.WAITING_FOR_REMOTE_KVS, Status.WAITING_FOR_TRANSFER_FREE)
+    )
+
+
+@spec.safety(ids=("P3",), lemma=True)
+def a_receive_is_never_merely_needed(s: State, r: Request) -> Implication:
+    """A receive starts at once."""
+    return when(s.transfer[r, Kind.RECEIVE] != Transfer.NONE).then(
+        s.transfer[r, Kind.RECEIVE] != Transfer.NEEDED
+    )
+
+
+@spec.safety(ids=("P3",), lemma=True)
+def a_receive_outcome_belongs_to_a_request_that_still_waits(s: State, r: Request) -> Implication:
+    """The outcome of a receive is kept only for a request that waits for it."""
+    return when(s.transfer[r, Kind.RECEIVE].is_in(Transfer.DONE, Transfer.FAILED)).then(
+        s.status[r] == Status.WAITING_FOR_REMOTE_KVS
+    )
+
+
+@spec.safety(ids=("DRAIN",), lemma=True)
+def a_send_or_handoff_has_no_outcome_to_keep(s: State, r: Request, kind: Kind) -> Implication:
+    """Only receives have an outcome that the request needs later."""
+    return when(s.transfer[r, kind].is_in(Transfer.DONE, Transfer.FAILED)).then(kind == Kind.RECEIVE)
+
+
+@spec.safety(ids=("DRAIN",), lemma=True)
+def a_send_starts_at_once(s: State, r: Request) -> Implication:
+    """A send is active as soon as the request has finished."""
+    return when(s.transfer[r, Kind.SEND] != Transfer.NONE).then(s.transfer[r, Kind.SEND] != Transfer.NEEDED)
+
+
+# hand-off
+
+
+@spec.safety(ids=("ONCE",))
+def a_request_is_handed_off_at_most_once(s: State, r: Request) -> Implication:
+    """One hand-off per incarnation."""
+    return when(s.handoffs[r] >= 1).then(s.handoffs[r] == 1)
+
+
+@spec.safety(ids=("ONCE",))
+def a_request_that_ended_badly_is_not_waiting_to_be_shipped(s: State, r: Request) -> Implication:
+    """An aborted or failed request is not shipped any more."""
+    return when(s.ended_badly[r]).then(s.transfer[r, Kind.HANDOFF] != Transfer.NEEDED)
+
+
+@spec.safety(ids=("SETS",))
+def a_trigger_mark_belongs_to_a_live_request(s: State, r: Request) -> Implication:
+    """The once-mark of a hand-off goes with its incarnation."""
+    return when(s.triggered[r]).then(do.is_unfinished(s, r))
+
+
+@spec.safety(ids=("ONCE",), lemma=True)
+def a_trigger_mark_counts_one_handoff(s: State, r: Request) -> Implication:
+    """The once-mark is set exactly by a hand-off."""
+    return when(s.triggered[r]).then(s.handoffs[r] == 1)
+
+
+@spec.safety(ids=("ONCE",), lemma=True)
+def an_unfinished_request_without_mark_was_not_handed_off(s: State, r: Request) -> Implication:
+    """No hand-off without the once-mark while the request lives."""
+    return when(do.is_unfinished(s, r), ~s.triggered[r]).then(
+        (s.handoffs[r] == 0) & (s.transfer[r, Kind.HANDOFF] == Transfer.NONE)
+    )
+
+
+@spec.safety(ids=("ONCE",), lemma=True)
+def a_live_request_did_not_end_badly(s: State, r: Request) -> Implication:
+    """The mark of a bad end goes with its incarnation."""
+    return when(s.ended_badly[r]).then(s.status[r].is_in(*OVER))
+
+
+@spec.safety(ids=("ONCE",))
+def the_output_carries_the_parameters_of_every_transfer(s: State, r: Request, kind: Kind) -> Implication:
+    """Parameters that a connector or a hand-off made for the client reach the final output."""
+    return when(s.params_made[r, kind]).then(s.output_params[r, kind])
+
+
+# queues and statuses
+
+
+@spec.safety(ids=("P4", "QUEUE"))
+def a_request_is_in_one_queue_only(s: State, r: Request) -> Implication:
+    """Nobody is in the running list and in a waiting queue at once."""
+    return when(s.in_running[r]).then(~s.in_waiting[r])
+
+
+@spec.safety(ids=("P4", "QUEUE"))
+def a_running_request_is_in_the_running_list(s: State, r: Request) -> Implication:
+    """RUNNING, or parked there for a chunk, means membership of the running list."""
+    return when(do.has_slot(s, r)).then(s.in_running[r])
+
+
+@spec.safety(ids=("P4", "QUEUE"))
+def a_request_in_the_running_list_runs(s: State, r: Request) -> Implication:
+    """Membership of the running list means RUNNING, or parked there for a chunk."""
+    return when(s.in_running[r]).then(do.has_slot(s, r))
+
+
+@spec.safety(ids=("P4", "QUEUE"))
+def an_unfinished_request_is_in_a_queue(s: State, r: Request) -> Implication:
+    """No unfinished request is forgotten."""
+    return when(do.is_unfinished(s, r)).then(s.in_running[r] | s.in_waiting[r])
+
+
+@spec.safety(ids=("ABSORB", "QUEUE"))
+def a_finished_request_is_in_no_queue(s: State, r: Request) -> Implication:
+    """A finished, held or freed request is in no queue."""
+    return when(s.status[r].is_in(*GONE)).then(~s.in_running[r] & ~s.in_waiting[r])
+
+
+@spec.safety(ids=("P4",), lemma=True)
+def only_a_request_that_waits_holds_kv_without_running(s: State, r: Request) -> Implication:
+    """The mark of a waiting request with a table is on waiting requests only."""
+    return when(s.kv_holding[r]).then(
+        s.status[r].is_in(Status.WAITING, Status.PREEMPTED, Status.WAITING_FOR_STREAMING_REQ)
+    )
+
+
+@spec.safety(ids=("QUEUE",), lemma=True)
+def only_a_request_that_waits_for_a_chunk_is_parked(s: State, r: Request) -> Implication:
+    """The mark of a parked running request is on requests that wait for a chunk."""
+    return when(s.parked_running[r]).then(s.status[r] == Status.WAITING_FOR_CHUNK)
+
+
+@spec.safety(ids=("P12",), lemma=True)
+def only_waiting_requests_have_an_order(s: State, r: Request, x: Request) -> Implication:
+    """The waiting order is on members of the waiting queue."""
+    return when(s.before[r, x]).then(s.in_waiting[r] & s.in_waiting[x])
+
+
+@spec.safety(ids=("P12",))
+def the_waiting_order_has_no_cycle(s: State, r: Request, x: Request) -> Implication:
+    """Of two waiting requests at most one is ahead of the other, and nobody is ahead of itself."""
+    return when(s.before[r, x]).then(~s.before[x, r])
+
+
+@spec.safety(ids=("SETS",))
+def only_a_live_request_is_polled_for_or_has_a_chunk(s: State, r: Request) -> Implication:
+    """The chunk adapter polls for, and keeps chunks of, requests that live; a late chunk is never another's."""
+    return when(s.polled[r] | s.chunk_ready[r]).then(do.is_unfinished(s, r))
+
+
+@spec.safety(ids=("PROGRESS",))
+def a_request_that_waits_for_a_chunk_is_polled_for(s: State, r: Request) -> Implication:
+    """Whoever waits for a chunk has one, or is polled for."""
+    return when(s.status[r] == Status.WAITING_FOR_CHUNK).then(s.polled[r] | s.chunk_ready[r])
+
+
+# steps
+
+
+@spec.safety(ids=("P4", "P10"))
+def only_a_live_request_has_a_current_row(s: State, k: Step, r: Request) -> Implication:
+    """A request that is not running (or parked in the running list) takes part in no step as of now."""
+    return when(s.row[k, r] == Row.CURRENT).then(do.has_slot(s, r))
+
+
+@spec.safety(ids=("P6",))
+def an_output_is_credited_to_the_epoch_that_produced_it(s: State, k: Step, r: Request) -> Implication:
+    """No row of a former epoch or incarnation counts as current."""
+    return when(s.epoch_over[k, r]).then(s.row[k, r] != Row.CURRENT)
+
+
+@spec.safety(ids=("P6", "P4"), lemma=True)
+def only_a_preempted_request_has_output_to_deliver(s: State, k: Step, r: Request) -> Implication:
+    """Tokens of the last run go to the request that was preempted, not to a successor."""
+    return when(s.row[k, r] == Row.DELIVERABLE).then(s.status[r] == Status.PREEMPTED)
+
+
+@spec.safety(ids=("P10",), lemma=True)
+def an_idle_step_has_no_row(s: State, k: Step, r: Request) -> Implication:
+    """A step that is over has no part left."""
+    return when(s.row[k, r] != Row.NONE).then(s.flight[k] != Flight.IDLE)
+
+
+@spec.safety(ids=("P4", "P10"))
+def a_step_being_built_has_current_rows_only(s: State, k: Step, r: Request) -> Implication:
+    """A request preempted in a pass is in no part of that pass's step."""
+    return when(s.flight[k] == Flight.BUILDING).then(s.row[k, r].is_in(Row.NONE, Row.CURRENT))
+
+
+@spec.safety(ids=("P10",), lemma=True)
+def a_step_is_built_in_a_pass(s: State, k: Step) -> Implication:
+    """A step is being built only inside `schedule()`."""
+    return when(s.flight[k] == Flight.BUILDING).then(s.phase == Phase.SCHEDULING)
+
+
+@spec.safety(ids=("P10",), lemma=True)
+def a_step_is_processed_in_an_update(s: State, k: Step) -> Implication:
+    """A step's output is being processed only inside `update_from_output()`."""
+    return when(s.flight[k] == Flight.ANSWERED).then(s.phase == Phase.UPDATING)
+
+
+@spec.safety(ids=("P10",), lemma=True)
+def one_call_handles_one_step(s: State, k: Step, j: Step) -> Implication:
+    """At most one step is being built or processed."""
+    return when(
+        s.flight[k].is_in(Flight.BUILDING, Flight.ANSWERED),
+        s.flight[j].is_in(Flight.BUILDING, Flight.ANSWERED),
+    ).then(k == j)
+
+
+@spec.safety(ids=("P1", "P10"))
+def a_dispatched_step_holds_the_blocks_of_its_rows(s: State, k: Step, r: Request, b: Block) -> Implication:
+    """While a row is in flight, every block that the request still has from then on is out of reach of others."""
+    return when(s.flight[k] == Flight.DISPATCHED, s.row[k, r] == Row.CURRENT, s.step_holds[k, b]).then(
+        ~s.free[b]
+    )
+
+
+@spec.safety(ids=("P10",))
+def only_an_announced_request_takes_part_in_a_step(s: State, k: Step, r: Request) -> Implication:
+    """A worker knows every request that it is asked to run."""
+    return when(s.row[k, r] == Row.CURRENT).then(s.announced[r])
+
+
+@spec.safety(ids=("P10",))
+def a_request_is_announced_as_new_once(s: State, r: Request) -> Implication:
+    """A worker hears of an incarnation as new exactly once; afterwards it resumes."""
+    return when(s.told_new[r] >= 1).then(s.told_new[r] == 1)
+
+
+@spec.safety(ids=("P10",), lemma=True)
+def an_announcement_was_made_once(s: State, r: Request) -> Implication:
+    """The announcement mark is set exactly by an announcement."""
+    return when(s.announced[r]).then(s.told_new[r] == 1)
+
+
+@spec.safety(ids=("P10",), lemma=True)
+def a_request_not_announced_was_not_told(s: State, r: Request) -> Implication:
+    """Without the announcement mark no worker heard of a live request."""
+    return when(do.is_unfinished(s, r), ~s.announced[r]).then(s.told_new[r] == 0)
+
+
+@spec.safety(ids=("P4", "P10"))
+def a_request_finishes_once(s: State, r: Request) -> Implication:
+    """The connector's `request_finished` is called once per incarnation."""
+    return when(s.finish_hooks[r] >= 1).then(s.finish_hooks[r] == 1)
+
+
+@spec.safety(ids=("P4", "P10"), lemma=True)
+def a_live_request_has_not_finished_before(s: State, r: Request) -> Implication:
+    """The finish hook of an incarnation was not called while it lives."""
+    return when(do.is_unfinished(s, r)).then(s.finish_hooks[r] == 0)
+
+
+# prefix cache
+
+
+@spec.safety(ids=("P7",))
+def a_cached_block_has_its_content(s: State, b: Block) -> Implication:
+    """Only what was computed, loaded, or is promised by a row of this very pass can be found in the prefix cache."""
+    return when(s.cached[b]).then(s.content[b] | exists(Request, lambda r: s.promised[r, b]))
+
+
+@spec.safety(ids=("P7",), lemma=True)
+def a_promise_is_kept_by_a_request_that_has_the_block(s: State, r: Request, b: Block) -> Implication:
+    """Whoever promised a block's content has the block, runs, and is in a pass."""
+    return when(s.promised[r, b]).then(
+        s.table[r, b] & (s.phase == Phase.SCHEDULING) & (s.status[r] == Status.RUNNING)
+    )
+
+
+@spec.safety(ids=("P7",), lemma=True)
+def a_promise_is_kept_by_the_step_being_built(s: State, r: Request, b: Block, k: Step) -> Implication:
+    """The step being built has a row of whoever promised content."""
+    return when(s.promised[r, b], s.flight[k] == Flight.BUILDING).then(s.row[k, r] == Row.CURRENT)
+
+
+# tokens
+
+
+@spec.safety(ids=("P6", "ACCT"))
+def no_more_is_computed_than_known_or_awaited(s: State, r: Request) -> Implication:
+    """computed <= known + placeholders."""
+    return when(s.computed[r] >= 1).then(s.computed[r] <= s.known[r] + s.placeholders[r])
+
+
+@spec.safety(ids=("P6",))
+def only_a_running_request_awaits_output(s: State, r: Request) -> Implication:
+    """A preempted, waiting or finished request awaits nothing: its counters start afresh."""
+    return when(s.placeholders[r] >= 1).then(do.has_slot(s, r))
+
+
+@spec.safety(ids=("P6", "P7"))
+def only_a_running_request_has_drafts(s: State, r: Request) -> Implication:
+    """Draft tokens do not survive a preemption, a turn or an end."""
+    return when(s.drafts[r] >= 1).then(do.has_slot(s, r))
+
+
+@spec.safety(ids=("P6",))
+def a_row_awaits_no_more_than_its_request(s: State, k: Step, r: Request) -> Implication:
+    """What a current row may bring is awaited by its request, so the awaited number never drops below zero."""
+    return when(s.row[k, r] == Row.CURRENT).then(s.row_samples[k, r] <= s.placeholders[r])
+
+
+@spec.safety(ids=("P6",), lemma=True)
+def only_a_current_row_awaits_output(s: State, k: Step, r: Request) -> Implication:
+    """A row that is undone, stale or processed awaits nothing."""
+    return when(s.row_samples[k, r] >= 1).then(s.row[k, r] == Row.CURRENT)
+
+
+# slots
+
+
+@spec.safety(ids=("P11",))
+def running_and_loading_requests_fit_the_slots(s: State, r: Request) -> Implication:
+    """Requests that run or load never exceed max_num_seqs."""
+    return when(do.has_slot(s, r)).then(s.running_count + s.loading_count <= max_num_seqs)
+
+
+# contract and survival
+
+
+@spec.safety(ids=("P5", "NOCRASH"))
+def the_engine_survives_every_breach(s: State, party: Party) -> Implication:
+    """A breach of contract by client, worker or connector does not kill the engine."""
+    return when(s.breached[party]).then(s.alive)
+
+
+@spec.safety(ids=("P10", "P3"))
+def a_breach_is_blamed_on_its_party(s: State, party: Party) -> Implication:
+    """A breach is attributed to the side that made it."""
+    return when(s.breached[party]).then(s.blamed[party])
+
+
+@spec.safety(ids=("P10",))
+def nobody_is_blamed_without_a_breach(s: State, party: Party) -> Implication:
+    """Blame is for those who broke the contract."""
+    return when(s.blamed[party]).then(s.breached[party])
+
+
+@spec.safety(ids=("P5", "P10", "NOCRASH"))
+def the_engine_survives_every_end_of_a_request(s: State, r: Request) -> Implication:
+    """No way in which a request ends kills the engine, whatever blocks or transfers it had."""
+    return when(s.finish_hooks[r] >= 1).then(s.alive)
+
+
+@spec.safety(ids=("P8", "P2", "WAKE"))
+def the_engine_is_awake_while_a_transfer_is_outstanding(s: State, r: Request, kind: Kind) -> Implication:
+    """The engine loop runs, and so reads reports, while any is awaited."""
+    return when(s.transfer[r, kind].is_in(*OUTSTANDING)).then(~s.asleep)
+
+
+@spec.safety(ids=("P8", "WAKE"))
+def the_engine_is_awake_while_a_request_is_unfinished(s: State, r: Request) -> Implication:
+    """The engine loop runs while there is something to schedule."""
+    return when(do.is_unfinished(s, r)).then(~s.asleep)
+
+
+@spec.safety(ids=("P8",))
+def the_engine_is_awake_while_a_notice_is_due(s: State, r: Request) -> Implication:
+    """The engine loop runs until the workers know which requests finished."""
+    return when(s.notice[r]).then(~s.asleep)
+
+
+# steps of the machine
+
+
+@spec.step(ids=("P4", "ABSORB"))
+def a_final_status_is_final(s: State, r: Request) -> Implication:
+    """A finished request only ever becomes FREED."""
+    return when(s.old.status[r].is_in(*OVER)).then(
+        (s.status[r] == s.old.status[r]) | (s.status[r] == Status.FREED)
+    )
+
+
+@spec.step(ids=("P9",))
+def an_id_is_given_again_only_when_it_is_free(s: State, r: Request) -> Implication:
+    """A new incarnation takes an id only after the last one, its transfers included, is gone."""
+    return when(s.incarnation[r] != s.old.incarnation[r]).then(s.old.status[r] == Status.FREED)
+
+
+@spec.step(ids=("P12",))
+def requests_that_stay_waiting_keep_their_order(s: State, r: Request, x: Request) -> Implication:
+    """Nobody who stays in the waiting queue overtakes another who stays."""
+    return when(
+        s.old.before[r, x],
+        s.in_waiting[r],
+        s.in_waiting[x],
+        s.status[r] == s.old.status[r],
+        s.status[x] == s.old.status[x],
+    ).then(s.before[r, x])
+
+
+@spec.step(ids=("P3", "SETS"))
+def a_transfer_ends_only_when_nobody_touches_its_blocks(
+    s: State, r: Request, kind: Kind, b: Block
+) -> Implication:
+    """Custody is not dropped while the other side may still touch the block."""
+    return when(s.old.pinned[r, kind, b], ~s.pinned[r, kind, b]).then(~s.remote[r, kind, b])
+
+
+@spec.step(ids=("ONCE",))
+def a_request_that_ends_normally_is_handed_off(s: State, r: Request) -> Implication:
+    """Where a later stage waits for it, a request that ends normally with blocks has been handed off."""
+    return when(
+        handoff_stage == 1,
+        do.is_unfinished(s.old, r),
+        s.status[r].is_in(*OVER),
+        ~s.ended_badly[r],
+        exists(Block, lambda b: s.old.table[r, b]),
+    ).then(s.handoffs[r] == 1)
+
+
+@spec.step(ids=("ONCE",))
+def a_handoff_names_some_block(s: State, r: Request) -> Implication:
+    """Nothing is shipped for a request that never had a block."""
+    return when(
+        s.transfer[r, Kind.HANDOFF] == Transfer.NEEDED, s.old.transfer[r, Kind.HANDOFF] != Transfer.NEEDED
+    ).then(exists(Block, lambda b: s.remote[r, Kind.HANDOFF, b]))
