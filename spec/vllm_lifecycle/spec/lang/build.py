@@ -107,10 +107,10 @@ class Individual(Expr):
         return UninterpretedSort(cls.__name__)
 
 
-I = TypeVar("I", bound=Expr)
+Element = TypeVar("Element", bound=Expr)
 
 
-class SetOf(Generic[I]):
+class SetOf(Generic[Element]):
     """A set-valued parameter of an action: `blocks[b]` says that `b` is in it."""
 
     def __init__(self, name: str, sort: Sort) -> None:
@@ -354,10 +354,7 @@ class State:
                         f"{name} is assigned twice: write one assignment, `s.{name}[..., :] = lambda x: ...`, for all places"
                     )
         free = [p for p, term in zip(params, place, strict=True) if term is None]
-        if callable(value):
-            new = lift(value(*(_expr(p) for p in free)))
-        else:
-            new = lift(value)
+        new = lift(value(*(_expr(p) for p in free)) if callable(value) else value)
         if not compatible(t.sort_of(new), sort):
             raise DefinitionError(f"{name} holds {sort}, not {t.sort_of(new)}")
         here = t.conj(*(t.equal(p, term) for p, term in zip(params, place, strict=True) if term is not None))

@@ -60,7 +60,9 @@ def _moves(machine: Machine, lifecycle: Lifecycle, action: Action) -> Iterator[t
 def _choices(action: Action) -> Iterator[dict[t.Var, t.Term]]:
     """All values of the action's enum and truth-valued parameters: the assigned state may depend on them."""
     chosen = [p for p in action.params if isinstance(p.sort, EnumSort | BoolSort) and not p.is_set]
-    values = [p.sort.members if isinstance(p.sort, EnumSort) else (False, True) for p in chosen]
+    values: list[tuple[t.Value, ...]] = [
+        p.sort.members if isinstance(p.sort, EnumSort) else (False, True) for p in chosen
+    ]
     for combination in product(*values):
         yield {p.var: t.Lit(v, p.sort) for p, v in zip(chosen, combination, strict=True)}
 
@@ -104,7 +106,7 @@ def _values(term: t.Term) -> Iterator[Enum]:
     match term:
         case t.Lit(Enum() as value):
             yield value
-        case t.Ite(cond, then, other):
+        case t.Ite(_, then, other):
             yield from _values(then)
             yield from _values(other)
         case t.Var(sort=EnumSort() as sort) | t.Read(sort=EnumSort() as sort):

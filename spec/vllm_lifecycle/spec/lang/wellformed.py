@@ -9,6 +9,7 @@ alternations have no cycle, so that the proof obligations stay decidable.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
 from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.edges import edges
@@ -94,7 +95,7 @@ def check_alternations(machine: Machine) -> None:
     causes = alternation_edges(machine)
     cycle = find_cycle(causes)
     if cycle:
-        steps = ", ".join(f"{a} -> {b} ({causes[a, b]})" for a, b in zip(cycle, cycle[1:], strict=False))
+        steps = ", ".join(f"{a} -> {b} ({causes[a, b]})" for a, b in pairwise(cycle))
         raise DefinitionError(
             f"the quantifiers alternate in a cycle: {steps}: state one of them by a relation or a ghost instead of 'there is'"
         )

@@ -28,27 +28,29 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import (
 
 def is_unfinished(s: State, r: Expr) -> Expr:
     """The request is tracked and not finished."""
-    return s.status[r].is_in(*UNFINISHED)  # type: ignore[no-any-return]
+    return every(s.status[r].is_in(*UNFINISHED))
 
 
 def is_finished(s: State, r: Expr) -> Expr:
     """The request is finished and its id not free yet (for whatever reason)."""
-    return s.status[r].is_in(*OVER)  # type: ignore[no-any-return]
+    return every(s.status[r].is_in(*OVER))
 
 
 def is_waiting(s: State, r: Expr) -> Expr:
     """The request may be admitted: WAITING or PREEMPTED."""
-    return s.status[r].is_in(Status.WAITING, Status.PREEMPTED)  # type: ignore[no-any-return]
+    return every(s.status[r].is_in(Status.WAITING, Status.PREEMPTED))
 
 
 def has_slot(s: State, r: Expr) -> Expr:
     """The request is in the running list: RUNNING, or parked there until a chunk arrives."""
-    return (s.status[r] == Status.RUNNING) | ((s.status[r] == Status.WAITING_FOR_CHUNK) & s.parked_running[r])  # type: ignore[no-any-return]
+    return either(
+        s.status[r] == Status.RUNNING, (s.status[r] == Status.WAITING_FOR_CHUNK) & s.parked_running[r]
+    )
 
 
 def is_loading(s: State, r: Expr) -> Expr:
     """The request waits for remote KV."""
-    return s.status[r] == Status.WAITING_FOR_REMOTE_KVS  # type: ignore[no-any-return]
+    return every(s.status[r] == Status.WAITING_FOR_REMOTE_KVS)
 
 
 def outstanding(s: State, r: Expr) -> Expr:
@@ -66,11 +68,6 @@ def is_held(s: State, b: Expr) -> Expr:
     return exists(Request, lambda r: s.table[r, b] | pins(s, r, b)) | exists(
         Step, lambda k: s.step_holds[k, b]
     )
-
-
-def may_be_touched(s: State, b: Expr, r: Expr, k: Expr) -> Expr:
-    """In truth: a remote party or a worker may still read or write the block (on behalf of request r or step k)."""
-    return either(*(s.remote[r, kind, b] for kind in Kind)) | s.running_step[k, b]
 
 
 def ends_normally(reason: object) -> Expr:
@@ -200,6 +197,13 @@ def unpromise(s: State, r: Expr) -> None:
     s.promised[r, :] = False
 
 
+def give_back_share(s: State, r: Expr) -> None:
+    """The request's share of the pool, held or promised, is free for others."""
+    s.used = s.used - s.held[r]
+    s.committed = s.committed - ite(s.held[r] >= 1, s.want[r], 0)
+    s.held[r] = 0
+
+
 def forget_tokens(s: State, r: Expr) -> None:
     """A preempted request recomputes: nothing is computed, awaited or drafted."""
     s.computed[r] = 0
@@ -234,6 +238,8 @@ def preempt(s: State, r: Expr, becomes: object) -> None:
     drop_table(s, r)
     end_epoch(s, r, becomes)
     forget_tokens(s, r)
+    give_back_share(s, r)
+    s.enc_ref[r, :] = False
     settle(s)
 
 
@@ -285,13 +291,14 @@ def finish(s: State, r: Expr, reason: object, hold: object) -> None:
     s.chunk_ready[r] = False
     s.polled[r] = False
     s.notice[r] = True
+    s.enc_ref[r, :] = False
     s.finish_hooks[r] = at_most_two(s.finish_hooks[r] + 1)
     settle(s)
 
 
 def outstanding_kind(s: State, r: Expr, kind: Kind) -> Expr:
     """The transfer of this kind is needed, active or lost."""
-    return s.transfer[r, kind].is_in(*OUTSTANDING)  # type: ignore[no-any-return]
+    return every(s.transfer[r, kind].is_in(*OUTSTANDING))
 
 
 def blame(s: State, party: Party) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from vllm_lifecycle.spec.lang.build import Expr, State, exists, forall
+from vllm_lifecycle.spec.lang.build import Expr, State, every, exists, forall
 from vllm_lifecycle.spec.lang.sorts import IntSort
 from vllm_lifecycle.spec.lifecycles import effects as do
 from vllm_lifecycle.spec.lifecycles.vocabulary import (
@@ -17,10 +17,12 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import (
     Row,
     Status,
     max_tokens,
+    pool_blocks,
     spec,
 )
 
 Prompt = Annotated[int, IntSort(1, "max_tokens")]
+Blocks = Annotated[int, IntSort(1, "max_want")]
 
 
 def between_calls(s: State) -> None:
@@ -28,11 +30,13 @@ def between_calls(s: State) -> None:
     s.require(s.phase == Phase.BETWEEN_CALLS, "calls do not overlap")
 
 
-def arrive(s: State, r: Expr, status: Status, prompt: object, resumable: object = False) -> None:
+def arrive(s: State, r: Expr, status: Status, prompt: object, want: Expr, resumable: object = False) -> None:
     """A new incarnation takes an id that is free and joins the waiting queue."""
     between_calls(s)
     s.require(s.status[r] == Status.FREED, "the id is not in use, nor held by a transfer of its last owner")
+    s.require(want <= pool_blocks, "it fits an empty pool")
     do.enter_waiting_tail(s, r, status)
+    s.want[r] = want
     s.known[r] = prompt
     s.resumable[r] = resumable
     s.incarnation[r] = ~s.incarnation[r]
@@ -49,15 +53,15 @@ ADD = {
 
 
 @spec.action(by="client", source=ADD)
-def add_request(s: State, r: Request, prompt: Prompt, resumable: bool) -> None:
+def add_request(s: State, r: Request, prompt: Prompt, want: Blocks, resumable: bool) -> None:
     """FREED -> WAITING: a client's request takes a free id and goes to the end of the waiting queue."""
-    arrive(s, r, Status.WAITING, prompt, resumable)
+    arrive(s, r, Status.WAITING, prompt, want, resumable)  # type: ignore[arg-type]
 
 
 @spec.action(by="client", feature="grammar", source=ADD)
-def add_structured_request(s: State, r: Request, prompt: Prompt) -> None:
+def add_structured_request(s: State, r: Request, prompt: Prompt, want: Blocks) -> None:
     """FREED -> WAITING_FOR_GRAMMAR: a request with structured output waits for its grammar (0.13.0 calls it WAITING_FOR_FSM)."""
-    arrive(s, r, Status.WAITING_FOR_GRAMMAR, prompt)
+    arrive(s, r, Status.WAITING_FOR_GRAMMAR, prompt, want)  # type: ignore[arg-type]
 
 
 @spec.action(by="client", feature="contract", source=ADD)
@@ -110,8 +114,8 @@ def grammar_fails(s: State, r: Request) -> None:
 
 def may_hold(s: State, r: Expr, hold: object) -> None:
     """The connector may ask to hold the blocks only where there are blocks, and no send is under way."""
-    s.require(do.every(hold) >> (exists(Block, lambda b: s.table[r, b])), "no blocks, nothing to send")
-    s.require(do.every(hold) >> ~do.outstanding_kind(s, r, Kind.SEND), "one send per incarnation")
+    s.require(every(hold) >> (exists(Block, lambda b: s.table[r, b])), "no blocks, nothing to send")
+    s.require(every(hold) >> ~do.outstanding_kind(s, r, Kind.SEND), "one send per incarnation")
 
 
 ABORT = {
@@ -154,6 +158,8 @@ def free_request(s: State, r: Request) -> None:
     s.require(do.is_finished(s, r))
     s.require(~do.outstanding(s, r), "no transfer of this incarnation is outstanding")
     do.set_status(s, r, Status.FREED)
+    do.give_back_share(s, r)
+    s.want[r] = 0
     s.announced[r] = False
     s.resumable[r] = False
     s.ended_badly[r] = False
@@ -223,6 +229,7 @@ def complete_forced_reset(s: State) -> None:
     s.require(s.phase == Phase.RESETTING)
     s.require(forall(Request, lambda r: s.status[r] != Status.RUNNING))
     s.cached[:] = False
+    s.mishap = s.mishap | exists(Block, lambda b: ~s.free[b])
     s.phase = Phase.BETWEEN_CALLS
 
 

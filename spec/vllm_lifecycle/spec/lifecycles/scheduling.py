@@ -6,10 +6,10 @@ in a pass; only the outside world (a transfer that completes) may move meanwhile
 
 from __future__ import annotations
 
-from vllm_lifecycle.spec.lang.build import Expr, SetOf, State, exists, forall
+from vllm_lifecycle.spec.lang.build import Expr, SetOf, State, exists, forall, ite
 from vllm_lifecycle.spec.lang.machine import Fairness
 from vllm_lifecycle.spec.lifecycles import effects as do
-from vllm_lifecycle.spec.lifecycles.requests import between_calls
+from vllm_lifecycle.spec.lifecycles.requests import Blocks, between_calls
 from vllm_lifecycle.spec.lifecycles.tokens import require_tokens, schedule_tokens
 from vllm_lifecycle.spec.lifecycles.vocabulary import (
     Block,
@@ -22,6 +22,7 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import (
     Step,
     Transfer,
     max_num_seqs,
+    pool_blocks,
     spec,
 )
 
@@ -44,12 +45,27 @@ def begin_pass(s: State, k: Step) -> None:
     s.require(s.flight[k] == Flight.IDLE)
     s.flight[k] = Flight.BUILDING
     s.phase = Phase.SCHEDULING
+    s.fruitless = False
+    s.preempted_in_pass = False
+    s.fruitless_count = 0
 
 
 def in_pass(s: State, k: Expr, r: Expr) -> None:
     """Guard: the step is being built and the request has no part in it yet."""
     s.require(s.flight[k] == Flight.BUILDING, "the step is being built")
     s.require(s.row[k, r] == Row.NONE, "one row per request and step")
+
+
+def require_share(s: State, r: Expr) -> None:
+    """Guard of admission: all that the request needs to run is neither in use nor promised to a load."""
+    s.require(s.committed + s.want[r] <= pool_blocks, "its whole share can be promised")
+
+
+def take_share(s: State, r: Expr, first: object) -> None:
+    """The whole share is promised to the request, which has `first` blocks of it now."""
+    s.committed = s.committed + s.want[r]
+    s.used = s.used + first
+    s.held[r] = first
 
 
 def may_enter(s: State, r: Expr) -> None:
@@ -71,7 +87,9 @@ def admit_request(s: State, k: Step, r: Request, hits: SetOf[Block], fresh: SetO
     s.require(exists(Block, lambda b: fresh[b]), "at least one token is computed, so one block is written")
     do.require_blocks(s, fresh, hits)
     require_tokens(s, r, last)
+    require_share(s, r)
     do.fill_table(s, r, fresh, hits)
+    take_share(s, r, s.want[r])
     do.enter_running(s, r)
     do.schedule_row(s, k, r)
     schedule_tokens(s, k, r, last)
@@ -90,7 +108,10 @@ def admit_holding_request(s: State, k: Step, r: Request, fresh: SetOf[Block], la
     s.require(s.kv_holding[r])
     do.require_blocks(s, fresh)
     require_tokens(s, r, last)
+    s.require(s.used + (s.want[r] - s.held[r]) <= pool_blocks, "the rest of its share is there")
     do.fill_table(s, r, fresh)
+    s.used = s.used + (s.want[r] - s.held[r])
+    s.held[r] = s.want[r]
     do.enter_running(s, r)
     do.schedule_row(s, k, r)
     schedule_tokens(s, k, r, last)
@@ -105,7 +126,7 @@ def admit_holding_request(s: State, k: Step, r: Request, fresh: SetOf[Block], la
         + " (get_num_new_matched_tokens, load_kv_async, _inflight_prefill_reserved_blocks)",
     },
 )
-def start_receive(s: State, r: Request, hits: SetOf[Block], fresh: SetOf[Block]) -> None:
+def start_receive(s: State, r: Request, hits: SetOf[Block], fresh: SetOf[Block], first: Blocks) -> None:
     """WAITING or PREEMPTED -> WAITING_FOR_REMOTE_KVS: blocks are set aside and a remote writer begins to fill them."""
     s.require(s.phase == Phase.SCHEDULING)
     may_enter(s, r)
@@ -113,7 +134,10 @@ def start_receive(s: State, r: Request, hits: SetOf[Block], fresh: SetOf[Block])
     s.require(exists(Block, lambda b: fresh[b]), "something is loaded")
     s.require(s.transfer[r, Kind.RECEIVE] == Transfer.NONE)
     do.require_blocks(s, fresh, hits)
+    s.require(first <= s.want[r])
+    require_share(s, r)
     do.fill_table(s, r, fresh, hits)
+    take_share(s, r, first)
     do.begin_transfer(s, r, Kind.RECEIVE, Transfer.ACTIVE)
     do.set_status(s, r, Status.WAITING_FOR_REMOTE_KVS)
 
@@ -126,7 +150,7 @@ PROMOTE = {
 
 def ready_again(s: State, r: Expr) -> Expr:
     """WAITING for a request that no worker knows yet, PREEMPTED for one that was announced before."""
-    return do.ite(s.announced[r], Status.PREEMPTED, Status.WAITING)
+    return ite(s.announced[r], Status.PREEMPTED, Status.WAITING)
 
 
 @spec.action(by="scheduler", feature="load", fair=Fairness.STRONG, source=PROMOTE)
@@ -180,7 +204,12 @@ def preempt_request(s: State, r: Request) -> None:
         forall(Request, Block, lambda x, b: (s.promised[r, b] & s.table[x, b]) >> (x == r)),
         "nobody shares a block that this pass was going to compute for it",
     )
+    s.require(~s.fruitless, "a preemption that gains nothing is not repeated")
     do.preempt(s, r, Row.DELIVERABLE)
+    gained = exists(Block, lambda b: s.free[b] & ~s.old.free[b])
+    s.preempted_in_pass = True
+    s.fruitless_count = ite(s.fruitless, do.at_most_two(s.fruitless_count + 1), s.fruitless_count)
+    s.fruitless = s.fruitless | ~gained
 
 
 @spec.action(
@@ -220,6 +249,13 @@ def cache_block(s: State, k: Step, r: Request, b: Block) -> None:
     s.promised[r, b] = True
 
 
+def something_can_run(s: State) -> Expr:
+    """A running request has tokens to compute, and there is a free block should it need one."""
+    return exists(
+        Request, lambda r: (s.status[r] == Status.RUNNING) & (s.computed[r] < s.known[r] + s.placeholders[r])
+    ) & exists(Block, lambda b: s.free[b])
+
+
 def listed_in(s: State, k: Expr, b: Expr) -> Expr:
     """The block is in the table of a request that takes part in the step."""
     return exists(Request, lambda r: (s.row[k, r] == Row.CURRENT) & s.table[r, b])
@@ -236,10 +272,17 @@ def listed_in(s: State, k: Expr, b: Expr) -> Expr:
 def dispatch_step(s: State, k: Step) -> None:
     """BUILDING -> DISPATCHED: the pass ends; the step holds every block of its rows until its output is processed."""
     s.require(s.flight[k] == Flight.BUILDING)
+    s.require(
+        ~s.preempted_in_pass | exists(Request, lambda r: s.row[k, r] == Row.CURRENT) | ~something_can_run(s),
+        "after a preemption the pass goes on",
+    )
     s.flight[k] = Flight.DISPATCHED
     s.phase = Phase.BETWEEN_CALLS
     for mark in (s.step_holds, s.running_step):
         mark[k, :] = lambda b: listed_in(s, k, b)
     s.content[:] = lambda b: s.content[b] | listed_in(s, k, b)
+    for use in (s.enc_holds, s.enc_running):
+        use[k, :] = lambda e: exists(Request, lambda r: (s.row[k, r] == Row.CURRENT) & s.enc_ref[r, e])
+    s.enc_drop[:] = False
     s.promised[:, :] = False
     s.notice[:] = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from vllm_lifecycle.spec.lang.build import Expr, SetOf, State, forall, ite
+from vllm_lifecycle.spec.lang.build import Expr, SetOf, State, every, forall, ite
 from vllm_lifecycle.spec.lang.machine import Fairness
 from vllm_lifecycle.spec.lang.sorts import IntSort
 from vllm_lifecycle.spec.lifecycles import effects as do
@@ -44,6 +44,8 @@ def receive_output(s: State, k: Step) -> None:
     s.phase = Phase.UPDATING
     s.step_holds[k, :] = False
     s.running_step[k, :] = False
+    s.enc_holds[k, :] = False
+    s.enc_running[k, :] = False
     do.settle(s)
 
 
@@ -72,7 +74,7 @@ def credit_output(s: State, k: Step, r: Request, accepted: Tokens, drafted: bool
     accepts(s, k, r, accepted)  # type: ignore[arg-type]
     row_done(s, k, r)
     credit_tokens(s, k, r, accepted)  # type: ignore[arg-type]
-    s.drafts[r] = ite(do.every(drafted) & (s.known[r] < max_tokens), 1, 0)
+    s.drafts[r] = ite(every(drafted) & (s.known[r] < max_tokens), 1, 0)
 
 
 @spec.action(
@@ -85,7 +87,7 @@ def credit_empty_output(s: State, k: Step, r: Request) -> None:
     """A row that sampled comes back without a token: nothing is appended, and what was awaited is awaited no longer."""
     answered(s, k, r, Row.CURRENT)
     row_done(s, k, r)
-    credit_tokens(s, k, r, do.ite(True, 0, 0))
+    credit_tokens(s, k, r, ite(True, 0, 0))
 
 
 def may_stop(s: State, reason: object) -> None:
@@ -119,7 +121,7 @@ def deliver_stale_output(s: State, k: Step, r: Request) -> None:
     """A preempted request gets the tokens of its last run; its counters, reset at preemption, stay as they are."""
     answered(s, k, r, Row.DELIVERABLE)
     row_done(s, k, r)
-    s.known[r] = do.ite(s.known[r] < max_tokens, s.known[r] + 1, s.known[r])
+    s.known[r] = ite(s.known[r] < max_tokens, s.known[r] + 1, s.known[r])
 
 
 @spec.action(
@@ -159,6 +161,7 @@ def report_invalid_blocks(s: State, bad: SetOf[Block]) -> None:
     s.require(forall(Block, lambda b: bad[b] >> s.cached[b]))
     s.cached[:] = lambda b: s.cached[b] & ~bad[b]
     s.content[:] = lambda b: s.content[b] & ~bad[b]
+    s.mishap = True
 
 
 @spec.action(by="scheduler", fair=True, source=UPDATE)

@@ -6,11 +6,11 @@ The successor lists below are written down independently of the actions; sealing
 from __future__ import annotations
 
 from vllm_lifecycle.spec.lang.machine import Machine
-from vllm_lifecycle.spec.lifecycles import chunks, requests, scheduling, steps, transfers
+from vllm_lifecycle.spec.lifecycles import chunks, encoder, requests, scheduling, steps, transfers
 from vllm_lifecycle.spec.lifecycles.vocabulary import FINISHED, Flight, Kind, Phase, Status, Transfer, spec
-from vllm_lifecycle.spec.properties import safety
+from vllm_lifecycle.spec.properties import progress, safety
 
-DEFINITIONS = (requests, scheduling, steps, transfers, chunks, safety)
+DEFINITIONS = (requests, scheduling, steps, transfers, chunks, encoder, safety, progress)
 """The modules whose import adds the rows; listed so that the order is fixed."""
 
 S = Status

@@ -19,6 +19,7 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import (
     Request,
     Status,
     Transfer,
+    handoff_stage,
     spec,
 )
 
@@ -41,7 +42,10 @@ def still_loading(s: State, r: Expr, state: Transfer) -> Expr:
 
 @spec.action(by="connector", feature="load", fair=True, source=FINISHED_HOOK)
 def receive_completes(s: State, r: Request, bad: SetOf[Block]) -> None:
-    """The remote writer is done; blocks in `bad` did not come whole, the others can be shared. A request that ended meanwhile needs nothing of it."""
+    """The remote writer is done; blocks in `bad` did not come whole, the others can be shared.
+
+    A request that ended meanwhile needs nothing of it.
+    """
     under_way(s, r, Kind.RECEIVE)
     s.require(exists(Block, lambda b: s.pinned[r, Kind.RECEIVE, b] & ~bad[b]), "some block came whole")
     s.content[:] = lambda b: s.content[b] | (s.pinned[r, Kind.RECEIVE, b] & ~bad[b])
@@ -65,6 +69,7 @@ def receive_fails(s: State, r: Request) -> None:
     """The remote writer gave up; nothing came whole."""
     under_way(s, r, Kind.RECEIVE)
     do.end_transfer(s, r, Kind.RECEIVE, still_loading(s, r, Transfer.FAILED))
+    s.mishap = True
     do.settle(s)
 
 
@@ -98,6 +103,21 @@ def refuse_unmatched_report(s: State, r: Request, kind: Kind) -> None:
     do.blame(s, Party.CONNECTOR)
 
 
+@spec.action(
+    by="connector",
+    feature="contract",
+    source={
+        "0.13.0": "v1/core/sched/scheduler.py: Scheduler.schedule (assert num_new_tokens > 0)",
+        "0.32.0": "v1/core/sched/scheduler.py: Scheduler.schedule (assert num_new_tokens > 0)",
+    },
+)
+def refuse_full_match(s: State, r: Request) -> None:
+    """The connector claims every token of a prompt, so that none is left to compute: refused, and the connector is blamed."""
+    s.require(s.phase == Phase.SCHEDULING)
+    s.require(do.is_waiting(s, r))
+    do.blame(s, Party.CONNECTOR)
+
+
 @spec.action(by="connector", feature="loss")
 def lose_transfer(s: State, r: Request, kind: Kind) -> None:
     """ACTIVE -> LOST: the other side is gone without a report; custody stays, for it may still touch the blocks."""
@@ -116,7 +136,7 @@ def lose_transfer(s: State, r: Request, kind: Kind) -> None:
 def trigger_handoff(s: State, r: Request, snapshot: SetOf[Block]) -> None:
     """Not triggered -> NEEDED while the request runs: a snapshot of its blocks is pinned from now to the acknowledgement."""
     s.require(s.phase == Phase.UPDATING)
-    s.require(do.handoff_stage == 1)
+    s.require(handoff_stage == 1)
     s.require(s.status[r] == Status.RUNNING)
     s.require(~s.triggered[r], "once per incarnation")
     s.require(s.transfer[r, Kind.HANDOFF] == Transfer.NONE)

@@ -132,6 +132,8 @@ pool_blocks = spec.const("pool_blocks")
 """Size of the block pool as the admission module counts it."""
 encoder_budget = spec.const("encoder_budget")
 """Capacity of the encoder cache in entries."""
+max_want = spec.const("max_want")
+"""Largest number of blocks that a request of a scope asks for."""
 handoff_stage = spec.const("handoff_stage", low=0)
 """1 when this engine hands the KV cache of its requests to a later stage, else 0."""
 
@@ -144,6 +146,7 @@ spec.var("asleep", module="sleep", doc="the engine loop waits for a client becau
 spec.var("alive", init=True, module="contract", doc="no exception has left the scheduler")
 spec.var("blamed", Party, module="contract", doc="a breach of contract was attributed to this party")
 spec.var("breached", Party, module="contract", ghost=True, doc="this party did break its contract")
+spec.var("mishap", module="contract", ghost=True, doc="something failed that nobody is to blame for")
 
 # module queue: requests
 spec.var("status", Request, to=Status, init=Status.FREED, module="queue", doc="the request's state")
@@ -206,4 +209,21 @@ spec.var("row_samples", Step, Request, to=IntSort(0, 2), init=0, module="tokens"
 # module slots
 spec.var("running_count", to=IntSort(0, "max_num_seqs"), init=0, module="slots", doc="number of running requests")
 spec.var("loading_count", to=IntSort(0, "max_num_seqs"), init=0, module="slots", doc="number of requests waiting for remote KV")
+spec.var("fruitless", module="pressure", doc="a preemption of this pass gave no block back at once")
+spec.var("preempted_in_pass", module="pressure", doc="some request was preempted in this pass")
+spec.var("fruitless_count", to=IntSort(0, 2), init=0, module="pressure", ghost=True, doc="preemptions after a fruitless one")
+
+# module admission: how much of the pool is promised to whom, in numbers
+spec.var("want", Request, to=IntSort(0, "max_want"), init=0, module="admission", doc="blocks it needs to run, with look-ahead")
+spec.var("held", Request, to=IntSort(0, "max_want"), init=0, module="admission", doc="blocks it has")
+spec.var("used", to=IntSort(0, "pool_blocks"), init=0, module="admission", doc="blocks in use")
+spec.var("committed", to=IntSort(0, "pool_blocks"), init=0, module="admission", doc="blocks in use or promised to a load")
+
+# module encoder: the encoder cache
+spec.var("enc_cached", Entry, module="encoder", doc="the entry is in the encoder cache")
+spec.var("enc_ref", Request, Entry, module="encoder", doc="the request still needs the entry")
+spec.var("enc_holds", Step, Entry, module="encoder", doc="the dispatched step reads the entry")
+spec.var("enc_running", Step, Entry, module="encoder", ghost=True, doc="a worker may still read the entry for this step")
+spec.var("enc_drop", Entry, module="encoder", doc="the workers are to be told to drop the entry")
+spec.var("enc_used", to=IntSort(0, "encoder_budget"), init=0, module="encoder", doc="entries that the budget counts")
 # fmt: on

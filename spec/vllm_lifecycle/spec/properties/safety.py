@@ -6,14 +6,16 @@ with `lemma=True` say how the scheduler's bookkeeping fits together; the proof n
 
 from __future__ import annotations
 
-from vllm_lifecycle.spec.lang.build import Implication, State, exists, when
+from vllm_lifecycle.spec.lang.build import Expr, Implication, State, every, exists, ite, when
 from vllm_lifecycle.spec.lifecycles import effects as do
+from vllm_lifecycle.spec.lifecycles.scheduling import something_can_run
 from vllm_lifecycle.spec.lifecycles.vocabulary import (
     FINISHED,
     GONE,
     OUTSTANDING,
     OVER,
     Block,
+    Entry,
     Flight,
     Kind,
     Party,
@@ -23,8 +25,10 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import (
     Status,
     Step,
     Transfer,
+    encoder_budget,
     handoff_stage,
     max_num_seqs,
+    pool_blocks,
     spec,
 )
 
@@ -428,7 +432,7 @@ def a_promise_is_kept_by_the_step_being_built(s: State, r: Request, b: Block, k:
 
 @spec.safety(ids=("P6", "ACCT"))
 def no_more_is_computed_than_known_or_awaited(s: State, r: Request) -> Implication:
-    """computed <= known + placeholders."""
+    """Computed tokens are known ones, or outputs that are awaited."""
     return when(s.computed[r] >= 1).then(s.computed[r] <= s.known[r] + s.placeholders[r])
 
 
@@ -565,3 +569,124 @@ def a_handoff_names_some_block(s: State, r: Request) -> Implication:
     return when(
         s.transfer[r, Kind.HANDOFF] == Transfer.NEEDED, s.old.transfer[r, Kind.HANDOFF] != Transfer.NEEDED
     ).then(exists(Block, lambda b: s.remote[r, Kind.HANDOFF, b]))
+
+
+# encoder cache
+
+
+@spec.safety(ids=("P1",))
+def an_entry_that_a_step_reads_is_cached(s: State, k: Step, e: Entry) -> Implication:
+    """No encoder entry is evicted while a dispatched step may still read it."""
+    return when(s.enc_running[k, e]).then(s.enc_cached[e])
+
+
+@spec.safety(ids=("P1",), lemma=True)
+def an_entry_that_a_step_reads_is_held_by_it(s: State, k: Step, e: Entry) -> Implication:
+    """The scheduler's record of entries in use covers the truth."""
+    return when(s.enc_running[k, e]).then(s.enc_holds[k, e])
+
+
+@spec.safety(ids=("P1",))
+def an_entry_that_a_request_needs_is_cached(s: State, r: Request, e: Entry) -> Implication:
+    """No encoder entry is evicted while a request needs it."""
+    return when(s.enc_ref[r, e]).then(s.enc_cached[e])
+
+
+@spec.safety(ids=("P1",))
+def a_cached_entry_is_not_to_be_dropped(s: State, e: Entry) -> Implication:
+    """The workers are never told to drop an entry that is in the cache."""
+    return when(s.enc_drop[e]).then(~s.enc_cached[e])
+
+
+@spec.safety(ids=("P11",))
+def a_cached_entry_counts_against_the_budget(s: State, e: Entry) -> Implication:
+    """The encoder budget never says that an occupied cache is empty."""
+    return when(s.enc_cached[e]).then((s.enc_used >= 1) & (s.enc_used <= encoder_budget))
+
+
+# pressure and admission
+
+
+@spec.safety(ids=("P5",))
+def a_fruitless_preemption_is_not_repeated(s: State) -> Implication:
+    """When a preemption gave no block back at once, the pass preempts nobody else."""
+    return when(s.fruitless).then(s.fruitless_count == 0)
+
+
+@spec.safety(ids=("P5",))
+def a_request_can_fit_an_empty_pool(s: State, r: Request) -> Implication:
+    """A request that could never run is not kept waiting."""
+    return when(s.want[r] >= 1).then(s.want[r] <= pool_blocks)
+
+
+@spec.safety(ids=("P5", "P11"))
+def what_is_in_use_was_promised(s: State, r: Request) -> Implication:
+    """Blocks in use or promised never exceed the pool, and nobody has more than was promised to it."""
+    return when(s.held[r] >= 1).then(
+        s.held[r] <= s.want[r], s.want[r] <= s.committed, s.used <= s.committed, s.committed <= pool_blocks
+    )
+
+
+@spec.step(ids=("P5",))
+def a_pass_goes_on_after_a_preemption(s: State, k: Step) -> Implication:
+    """A pass that preempted somebody does not end empty while a running request could use what is free."""
+    return when(
+        s.old.flight[k] == Flight.BUILDING, s.flight[k] == Flight.DISPATCHED, s.old.preempted_in_pass
+    ).then(exists(Request, lambda r: s.old.row[k, r] == Row.CURRENT) | ~something_can_run(s.old))
+
+
+@spec.safety(ids=("P5", "NOCRASH"))
+def the_engine_survives_every_mishap(s: State) -> Implication:
+    """A failed load, or a reset while blocks are held, does not kill the engine."""
+    return when(s.mishap).then(s.alive)
+
+
+# counts
+
+
+@spec.count("ref", over=Request)
+def tables_with_the_block(s: State, b: Block, r: Request) -> Expr:
+    """The reference count of a block is the number of tables it is in."""
+    return every(s.table[r, b])
+
+
+@spec.count("running_count", over=Request)
+def requests_with_a_slot(s: State, r: Request) -> Expr:
+    """Slots in use."""
+    return do.has_slot(s, r)
+
+
+@spec.count("loading_count", over=Request)
+def requests_that_load(s: State, r: Request) -> Expr:
+    """Loads under way."""
+    return do.is_loading(s, r)
+
+
+@spec.count("placeholders", over=Step)
+def tokens_that_a_row_may_bring(s: State, r: Request, k: Step) -> Expr:
+    """What a request awaits is the sum of what its rows may bring."""
+    return s.row_samples[k, r]  # type: ignore[no-any-return]
+
+
+@spec.count("enc_used", over=Entry)
+def entries_in_the_cache(s: State, e: Entry) -> Expr:
+    """The budget counts the entries in the cache."""
+    return every(s.enc_cached[e])
+
+
+@spec.count("used", over=Request)
+def blocks_that_a_request_has(s: State, r: Request) -> Expr:
+    """Blocks in use are those that requests have."""
+    return s.held[r]  # type: ignore[no-any-return]
+
+
+@spec.count("committed", over=Request)
+def blocks_promised_to_a_request(s: State, r: Request) -> Expr:
+    """Blocks in use or promised are the whole shares of requests that have any."""
+    return ite(s.held[r] >= 1, s.want[r], 0)
+
+
+@spec.safety(ids=("P6",))
+def what_is_awaited_is_in_flight(s: State, r: Request) -> Implication:
+    """A request awaits output only from rows in flight: an answer without tokens releases what was awaited."""
+    return when(s.placeholders[r] >= 1).then(exists(Step, lambda k: s.row_samples[k, r] >= 1))
