@@ -1,0 +1,246 @@
+"""Proving a machine: all obligations, and what they establish.
+
+A claim is established when each of its obligations is proved and every claim that those proofs leaned on is established
+too: the largest set of claims that carry each other, since together they are one inductive invariant. A counterexample to
+induction does not refute a claim (its state may be unreachable): the claim is not established. Only a claim that is false in
+the initial state is refuted here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from vllm_lifecycle.spec.check.induction import counts
+from vllm_lifecycle.spec.check.induction.obligations import Obligation, enabled_claim, range_claim
+from vllm_lifecycle.spec.check.induction.pool import discharge_all
+from vllm_lifecycle.spec.check.induction.prover import GOOD, SEEDS, TIMEOUT_MS, Prover, Result, Status
+from vllm_lifecycle.spec.check.induction.smt import version
+from vllm_lifecycle.spec.check.induction.theory import Theory
+from vllm_lifecycle.spec.check.verdict import Outcome, Verdict, worst
+from vllm_lifecycle.spec.lang.machine import Machine
+
+Progress = Callable[[int, int], None]
+POSSIBLE = "every action is possible"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Results of all obligations asked, and one verdict per claim."""
+
+    theory: Theory
+    seeds: tuple[int, ...]
+    results: tuple[Result, ...]
+    seconds: float
+    unfinished: frozenset[str] = frozenset()
+    _verdicts: list[Verdict] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def engine(self) -> str:
+        """Who answers."""
+        return f"induction/z3 {version()}"
+
+    @property
+    def scope(self) -> str:
+        """For what the answers hold."""
+        return f"any number of {', '.join(s.name for s in self.theory.machine.sorts)} (one of each at least)"
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """How many obligations had which outcome, and how many had to be asked again."""
+        found = Counter(r.status.value for r in self.results)
+        return {
+            **{s.value: found[s.value] for s in Status},
+            "asked again": sum(r.retried for r in self.results),
+        }
+
+    @property
+    def failures(self) -> tuple[Result, ...]:
+        """The results that establish nothing."""
+        return tuple(r for r in self.results if r.status not in GOOD)
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """One per property, range and count, and one for the possibility of every action."""
+        if not self._verdicts:
+            self._verdicts.extend(self._judge())
+        return tuple(self._verdicts)
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst of the verdicts."""
+        return worst(self.verdicts)
+
+    @property
+    def uses(self) -> dict[str, tuple[str, ...]]:
+        """Obligation -> claims that its proof leaned on (minimal when proved with `cores`)."""
+        return {r.obligation.name: r.uses for r in self.results if r.status is Status.PROVED}
+
+    def verdict(self, claim: str) -> Verdict:
+        """The verdict of one claim; KeyError when it was not asked."""
+        for verdict in self.verdicts:
+            if verdict.claim == claim:
+                return verdict
+        raise KeyError(claim)
+
+    def _by_claim(self) -> dict[str, list[Result]]:
+        found: dict[str, list[Result]] = {}
+        for result in self.results:
+            found.setdefault(result.obligation.claim, []).append(result)
+        return found
+
+    def established(self) -> frozenset[str]:
+        """The largest set of claims that carry each other."""
+        groups = self._by_claim()
+        holding = {
+            c for c, rs in groups.items() if c not in self.unfinished and all(r.status in GOOD for r in rs)
+        }
+        while True:
+            # What was not asked in this proof is taken for granted, and said in the verdict.
+            leaning = {
+                c for c in holding if any(u in groups and u not in holding for r in groups[c] for u in r.uses)
+            }
+            if not leaning:
+                return frozenset(holding)
+            holding -= leaning
+
+    def _judge(self) -> Iterable[Verdict]:
+        groups, holding = self._by_claim(), self.established()
+        possible = {enabled_claim(a.name) for a in self.theory.machine.actions}
+        for claim, results in groups.items():
+            if claim not in possible:
+                yield self._verdict(claim, results, holding, groups)
+        asked = [r for c, rs in groups.items() if c in possible for r in rs]
+        if asked:
+            vacuous = [r.obligation.action or "" for r in asked if r.status not in GOOD]
+            reason = (
+                f"{', '.join(vacuous)}: {next(r.note for r in asked if r.status not in GOOD)}"
+                if vacuous
+                else ""
+            )
+            outcome = Outcome.NOT_ESTABLISHED if vacuous else Outcome.HOLDS
+            scope = "some state that keeps the invariants"
+            yield Verdict(
+                POSSIBLE, outcome, self.engine, scope, reason=reason, numbers={"obligations": len(asked)}
+            )
+
+    def _verdict(
+        self, claim: str, results: list[Result], holding: frozenset[str], groups: dict[str, list[Result]]
+    ) -> Verdict:
+        bad = [r for r in results if r.status not in GOOD]
+        outcome, reason, numbers = Outcome.HOLDS, "", self._numbers(results)
+        if claim not in holding:
+            outcome, reason = Outcome.NOT_ESTABLISHED, self._reason(claim, results, holding, groups)
+            shown = [r.counterexample for r in bad if r.counterexample is not None]
+            if shown:
+                numbers["counterexamples to induction"] = "\n".join(map(str, shown))
+            if any(c.obligation.initial for c in shown):
+                outcome, reason = Outcome.REFUTED, "the initial state violates it"
+        return Verdict(
+            claim, outcome, self.engine, self.scope, self._assumptions(claim, groups), reason, numbers=numbers
+        )
+
+    def _numbers(self, results: list[Result]) -> dict[str, object]:
+        return {
+            "obligations": len(results),
+            "frame": sum(r.status is Status.FRAME for r in results),
+            "seeds": list(self.seeds),
+            "seconds": round(sum(r.seconds for r in results), 3),
+        }
+
+    def _reason(
+        self, claim: str, results: list[Result], holding: frozenset[str], groups: dict[str, list[Result]]
+    ) -> str:
+        failed = [r for r in results if r.status is Status.FAILED]
+        if failed:
+            return f"not inductive: {', '.join(r.obligation.label for r in failed)}"
+        unknown = [r for r in results if r.status is Status.UNKNOWN]
+        if unknown:
+            return "; ".join(f"{r.obligation.label}: {r.note}" for r in unknown)
+        if claim in self.unfinished:
+            return "interrupted before all obligations were asked"
+        lost = sorted({u for r in results for u in r.uses if u in groups and u not in holding})
+        return f"its proof leans on {', '.join(lost)}, which is not established"
+
+    def _assumptions(self, claim: str, groups: dict[str, list[Result]]) -> tuple[str, ...]:
+        reached, front = {claim}, [claim]
+        while front:
+            for result in groups.get(front.pop(), ()):
+                new = set(result.uses) - reached
+                reached |= new
+                front += new
+        machine = self.theory.machine
+        said = [
+            f"finitely many {c.over.sort}"
+            for c in counts.over_individuals(machine)
+            if counts.count_claim(c) in reached
+        ]
+        for c in counts.over_individuals(machine):
+            if c.counter in self.theory.capacities and range_claim(c.counter) in reached:
+                said.append(f"{self.theory.capacities[c.counter]} is at least the number of {c.over.sort}")
+        granted = sorted(reached - set(groups))
+        if granted:
+            said.append(f"taken for granted, not asked here: {', '.join(granted)}")
+        if machine.dropped_guards:
+            said.append(
+                f"{len(machine.dropped_guards)} guards about other modules dropped (more behaviour, never less)"
+            )
+        return tuple(dict.fromkeys(said))
+
+    def __str__(self) -> str:
+        numbers = ", ".join(f"{n} {what}" for what, n in self.numbers.items() if n)
+        lines = [
+            f"{self.engine}: {len(self.results)} obligations ({numbers}), seeds {self.seeds}, {self.seconds:.1f} s"
+        ]
+        for result in self.failures:
+            lines.append(str(result.counterexample or f"{result.obligation.name}: {result.note}"))
+        return "\n".join(lines)
+
+
+def prove(
+    machine: Machine,
+    seeds: Sequence[int] = SEEDS,
+    timeout_ms: int = TIMEOUT_MS,
+    jobs: int = 2,
+    cores: bool = False,
+    progress: Progress | None = None,
+) -> Proof:
+    """Prove every claim of a machine for any number of individuals; `cores` makes the table of uses minimal."""
+    theory = Theory(machine)
+    return _run(Prover(theory, seeds, timeout_ms, minimal_cores=cores), theory.obligations, jobs, progress)
+
+
+def prove_property(
+    machine: Machine,
+    name: str,
+    actions: Iterable[str] | None = None,
+    seeds: Sequence[int] = SEEDS[:1],
+    timeout_ms: int = TIMEOUT_MS,
+) -> Proof:
+    """Only the obligations of one claim, and of the given actions: fast, for mutants. The other claims are taken for granted."""
+    theory = Theory(machine)
+    wanted = None if actions is None else frozenset(actions)
+    chosen = [
+        o
+        for o in theory.obligations
+        if o.claim == name and (wanted is None or o.action is None or o.action in wanted)
+    ]
+    if not chosen:
+        machine.claim(name)
+    return _run(Prover(theory, seeds, timeout_ms), chosen, 1, None)
+
+
+def _run(prover: Prover, obligations: Sequence[Obligation], jobs: int, progress: Progress | None) -> Proof:
+    began = time.perf_counter()
+    results: list[Result] = []
+    try:
+        for result in discharge_all(prover, obligations, jobs, progress):
+            results.append(result)
+    except KeyboardInterrupt:
+        pass
+    order = {o.name: i for i, o in enumerate(prover.theory.obligations)}
+    results.sort(key=lambda r: order[r.obligation.name])
+    unfinished = frozenset(o.claim for o in obligations) if len(results) < len(obligations) else frozenset()
+    return Proof(prover.theory, prover.seeds, tuple(results), time.perf_counter() - began, unfinished)

@@ -1,0 +1,185 @@
+"""Discharging obligations: one solver session per seed, each obligation asked on its own, under every seed.
+
+Proved means: `unsat` under every seed. A question is first asked with the assumptions that read nothing but what the
+obligation reads, then with all; `unsat` from fewer assumptions is as good. What the solver calls `sat` with all assumptions is a
+failure, shown as the smallest counterexample that the evaluator confirms. `unknown` is asked again in fresh sessions
+with other seeds and more time; what stays unknown, or where two seeds contradict each other, is not established.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from vllm_lifecycle.spec.check.induction.counterexample import Counterexample, smallest
+from vllm_lifecycle.spec.check.induction.obligations import Obligation
+from vllm_lifecycle.spec.check.induction.smt import Z3, TextSolver
+from vllm_lifecycle.spec.check.induction.smtlib import question
+from vllm_lifecycle.spec.check.induction.theory import Theory
+
+SEEDS = (0, 1, 2)
+TIMEOUT_MS = 5000
+RETRY_SEEDS = (101, 102)
+
+
+class Status(Enum):
+    """What became of an obligation."""
+
+    FRAME = "frame"
+    PROVED = "proved"
+    POSSIBLE = "possible"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+GOOD = frozenset({Status.FRAME, Status.PROVED, Status.POSSIBLE})
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of one obligation.
+
+    `uses` are the claims that the proof leaned on (from unsat cores, minimal when asked for). `answers` are the solver's
+    answers by seed; `retried` says that one of them was `unknown` at first.
+    """
+
+    obligation: Obligation
+    status: Status
+    seconds: float = 0.0
+    uses: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
+    retried: bool = False
+    counterexample: Counterexample | None = None
+    note: str = ""
+
+
+class Prover:
+    """Discharges the obligations of one theory in this process."""
+
+    def __init__(
+        self,
+        theory: Theory,
+        seeds: Sequence[int] = SEEDS,
+        timeout_ms: int = TIMEOUT_MS,
+        *,
+        minimal_cores: bool = False,
+    ) -> None:
+        self.theory = theory
+        self.seeds = tuple(seeds)
+        self.timeout_ms = timeout_ms
+        self.minimal_cores = minimal_cores
+        self._sessions: dict[int, TextSolver] = {}
+
+    def session(self, seed: int) -> TextSolver:
+        """The session of a seed, holding the theory."""
+        if seed not in self._sessions:
+            self._sessions[seed] = self._fresh(seed, self.timeout_ms)
+        return self._sessions[seed]
+
+    def _fresh(self, seed: int, timeout_ms: int) -> TextSolver:
+        solver = Z3(seed, timeout_ms)
+        solver.run(self.theory.preamble)
+        return solver
+
+    def discharge(self, obligation: Obligation) -> Result:
+        """The outcome of one obligation."""
+        began = time.perf_counter()
+        if obligation.frame:
+            return Result(obligation, Status.FRAME)
+        if obligation.expect_model:
+            return self._find_model(obligation, began)
+        asked = question(obligation.params, obligation.asserted)
+        answers: list[str] = []
+        core: tuple[str, ...] = ()
+        retried = False
+        for number, seed in enumerate(self.seeds):
+            answer, used = self._ask(
+                self.session(seed), obligation, asked, shrink=self.minimal_cores and number == 0
+            )
+            if answer == "unknown":
+                retried = True
+                answer, used = self._again(seed, obligation, asked)
+            answers.append(answer)
+            core = core or used
+            if answer == "sat":
+                break
+        uses = tuple(dict.fromkeys(self.theory.switches[s].of for s in core))
+        seconds = time.perf_counter() - began
+        if set(answers) == {"unsat"}:
+            return Result(obligation, Status.PROVED, seconds, uses, tuple(answers), retried)
+        if "sat" in answers and "unsat" in answers:
+            return Result(
+                obligation,
+                Status.UNKNOWN,
+                seconds,
+                uses,
+                tuple(answers),
+                retried,
+                note="the seeds contradict each other",
+            )
+        return self._explain(obligation, began, tuple(answers), retried)
+
+    def _ask(
+        self, solver: TextSolver, obligation: Obligation, asked: str, *, shrink: bool = False
+    ) -> tuple[str, tuple[str, ...]]:
+        solver.run(f"(push)\n{asked}")
+        try:
+            few, every = self.theory.relevant(obligation), self.theory.all_switches(obligation)
+            answer = _check(solver, few)
+            if answer != "unsat" and len(few) < len(every):
+                answer = _check(solver, every)
+            if answer != "unsat":
+                return answer, ()
+            core = _core(solver)
+            return answer, _minimal(solver, core) if shrink else core
+        finally:
+            solver.run("(pop)")
+
+    def _again(self, seed: int, obligation: Obligation, asked: str) -> tuple[str, tuple[str, ...]]:
+        for other in RETRY_SEEDS:
+            answer, used = self._ask(self._fresh(seed + other, 4 * self.timeout_ms), obligation, asked)
+            if answer != "unknown":
+                return answer, used
+        return "unknown", ()
+
+    def _explain(
+        self, obligation: Obligation, began: float, answers: tuple[str, ...], retried: bool
+    ) -> Result:
+        found = smallest(self.theory, self.session(self.seeds[0]), obligation)
+        seconds = time.perf_counter() - began
+        if found is not None:
+            return Result(obligation, Status.FAILED, seconds, (), answers, retried, found)
+        if "sat" in answers:
+            note = "the solver has a counterexample, but none with few individuals and exact counts"
+        else:
+            note = "the solver answers unknown"
+        return Result(obligation, Status.UNKNOWN, seconds, (), answers, retried, note=note)
+
+    def _find_model(self, obligation: Obligation, began: float) -> Result:
+        found = smallest(self.theory, self.session(self.seeds[0]), obligation)
+        seconds = time.perf_counter() - began
+        if found is not None:
+            return Result(obligation, Status.POSSIBLE, seconds, (), ("sat",), counterexample=found)
+        note = "no state that keeps the invariants enables it, so that every claim about it is empty"
+        return Result(obligation, Status.UNKNOWN, seconds, (), ("unsat",), note=note)
+
+
+def _check(solver: TextSolver, switches: Sequence[str]) -> str:
+    return solver.run(f"(check-sat-assuming ({' '.join(switches)}))")
+
+
+def _core(solver: TextSolver) -> tuple[str, ...]:
+    return tuple(solver.run("(get-unsat-core)").strip("()").split())
+
+
+def _minimal(solver: TextSolver, core: tuple[str, ...]) -> tuple[str, ...]:
+    """A core none of whose members can be left out."""
+    kept = list(core)
+    for switch in core:
+        fewer = [s for s in kept if s != switch]
+        if _check(solver, fewer) == "unsat":
+            inner = set(_core(solver))
+            kept = [s for s in fewer if s in inner]
+    return tuple(kept)
