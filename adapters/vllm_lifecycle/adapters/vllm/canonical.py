@@ -57,7 +57,13 @@ class _Form:
         free = self.ids(b.block_id for b in observer.get("free list"))
         lives = tuple(self._life(x) for x in self.owners)
         moving = tuple(
-            (t.kind, self.names.get(t.rid, t.rid), t.announced is None, self._late(t.announced), self.ids(t.blocks))
+            (
+                t.kind,
+                self.names.get(t.rid, t.rid),
+                t.announced is None,
+                self._late(t.announced),
+                self.ids(t.blocks),
+            )
             for t in truth.transfers
         )
         steps = tuple(
@@ -68,7 +74,9 @@ class _Form:
             for step in truth.steps
         )
         out = truth.outbox
-        mail = tuple(tuple(self.names.get(r, r) for r in sorted(box)) for box in (out.received, out.sent, out.failed))
+        mail = tuple(
+            tuple(self.names.get(r, r) for r in sorted(box)) for box in (out.received, out.sent, out.failed)
+        )
         content = tuple((self.block(b.block_id), b.ref_cnt, b.block_hash) for b in pool)
         return (
             free,

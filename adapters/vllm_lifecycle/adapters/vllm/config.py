@@ -17,6 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from .encoder import CACHE_TOKENS, Sizes, images, with_encoder
 from .scope import Scope
 
 STOP_TOKEN = 99
@@ -62,7 +63,11 @@ def load_class(target: str) -> type[Any]:
         raise Unusable(f"{module} has no class {name}") from None
     if not inspect.isclass(found):
         raise Unusable(f"{target} is a {type(found).__name__}, not a class: name a scheduler class")
-    missing = [n for n in ("add_request", "schedule", "update_from_output", "finish_requests") if not hasattr(found, n)]
+    missing = [
+        n
+        for n in ("add_request", "schedule", "update_from_output", "finish_requests")
+        if not hasattr(found, n)
+    ]
     if missing:
         raise Unusable(f"{target} is not a scheduler: it lacks {', '.join(missing)}")
     return found
@@ -105,6 +110,8 @@ class Workshop:
         model = c.ModelConfig(
             model=str(folder), skip_tokenizer_init=True, dtype="float32", max_model_len=s.model_length
         )
+        if s.encoder:
+            model = with_encoder(model, s.encoder == "encoder-decoder")
         scheduler = fitting(
             c.SchedulerConfig,
             max_num_seqs=s.slots,
@@ -115,6 +122,8 @@ class Workshop:
             async_scheduling=s.asynchronous,
             policy=s.policy,
         )
+        if s.encoder:
+            scheduler.encoder_cache_size = scheduler.max_num_encoder_input_tokens = CACHE_TOKENS
         cache = fitting(c.CacheConfig, block_size=s.block_size, enable_prefix_caching=True, swap_space=0)
         cache.num_gpu_blocks = s.blocks + 1
         stages = 1 if s.asynchronous else s.depth
@@ -151,15 +160,16 @@ class Workshop:
                 "dtype": torch.float32,
             }
             if group:
-                return fitting(i.SlidingWindowSpec, **shape, sliding_window=self.scope.block_size * 4, use_mla=False)
+                return fitting(
+                    i.SlidingWindowSpec, **shape, sliding_window=self.scope.block_size * 4, use_mla=False
+                )
             return fitting(i.FullAttentionSpec, **shape, use_mla=False)
 
         groups = [i.KVCacheGroupSpec([f"layer{g}"], spec(g)) for g in range(self.scope.groups)]
         return i.KVCacheConfig(num_blocks=self.scope.blocks + 1, kv_cache_tensors=[], kv_cache_groups=groups)
 
     def _structured_output(self) -> Any:
-        manager = importlib.import_module("vllm.v1.structured_output").StructuredOutputManager(self.vllm_config)
-        return manager
+        return importlib.import_module("vllm.v1.structured_output").StructuredOutputManager(self.vllm_config)
 
     def _hasher(self) -> Any:
         utils = importlib.import_module("vllm.v1.core.kv_cache_utils")
@@ -168,7 +178,9 @@ class Workshop:
             if function is not None:
                 break
         else:
-            raise Unusable("cannot find the prefix-cache hash: looked for vllm.utils.hashing.sha256, vllm.utils.sha256")
+            raise Unusable(
+                "cannot find the prefix-cache hash: looked for vllm.utils.hashing.sha256, vllm.utils.sha256"
+            )
         utils.init_none_hash(function)
         return utils.get_request_block_hasher(self.scope.block_size, function)
 
@@ -182,6 +194,7 @@ class Workshop:
                 structured_output_manager=self.structured,
                 block_size=self.scope.block_size,
                 log_stats=False,
+                **({"mm_registry": Sizes()} if self.scope.encoder else {}),
             )
         except Exception as error:
             raise Unusable(f"{self.cls.__name__}.__init__ raised {type(error).__name__}: {error}") from error
@@ -208,6 +221,10 @@ class Workshop:
             **more,
         }
         return self.request_cls(**{k: v for k, v in values.items() if k in self._request_names})
+
+    def images(self, count: int, family: int) -> list[Any]:
+        """Encoder inputs of a request."""
+        return images(count, family, self.scope.encoder == "encoder-decoder")
 
     def answer(self, sampled: dict[str, list[int]], report: Any) -> Any:
         """A worker's answer for the ids of `sampled`, in that order."""

@@ -11,7 +11,21 @@ from __future__ import annotations
 from typing import Literal
 
 from .driver import Driver
-from .events import Abort, Add, Answer, Close, Continue, Decide, Event, Grammar, Pause, Report, Reset, Resume, Schedule
+from .events import (
+    Abort,
+    Add,
+    Answer,
+    Close,
+    Continue,
+    Decide,
+    Event,
+    Grammar,
+    Pause,
+    Report,
+    Reset,
+    Resume,
+    Schedule,
+)
 
 LEGAL = ""
 IMPOSSIBLE = "impossible"
@@ -21,7 +35,7 @@ Judgement = str
 
 def judge(driver: Driver, event: Event) -> Judgement:
     """Judge one event in the present state."""
-    truth, scope = driver.truth, driver.scope
+    truth = driver.truth
     match event:
         case Add():
             return _add(driver, event)
@@ -30,10 +44,14 @@ def judge(driver: Driver, event: Event) -> Judgement:
             return _possible(life is not None and (not life.client_done or driver.tracked(rid) is not None))
         case Continue(rid=rid):
             life = truth.lives.get(rid)
-            return _possible(driver.window and bool(life and life.session and not (life.client_done or life.closed)))
+            return _possible(
+                driver.window and bool(life and life.session and not (life.client_done or life.closed))
+            )
         case Close(rid=rid):
             life = truth.lives.get(rid)
-            return _possible(driver.window and bool(life and life.session and not (life.client_done or life.closed)))
+            return _possible(
+                driver.window and bool(life and life.session and not (life.client_done or life.closed))
+            )
         case Reset():
             return _possible(driver.window)
         case Pause():
@@ -91,9 +109,13 @@ def _report(driver: Driver, event: Report) -> Judgement:
     if event.kind == "block failed":
         if not truth.reportable("receive", rid) and rid not in truth.steps[0].loads:
             return IMPOSSIBLE
-        return LEGAL if driver.scope.groups == 1 else "a load failure of a hybrid model is reported by request"
+        return (
+            LEGAL if driver.scope.groups == 1 else "a load failure of a hybrid model is reported by request"
+        )
     if truth.reportable(kind, rid):
         return LEGAL
-    if event.kind == "receive failed" or rid in (truth.outbox.sent if kind == "send" else truth.outbox.received):
+    if event.kind == "receive failed" or rid in (
+        truth.outbox.sent if kind == "send" else truth.outbox.received
+    ):
         return IMPOSSIBLE
     return "a report belongs to a transfer that was announced and not yet reported"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 
@@ -32,8 +33,19 @@ TABLE: tuple[Row, ...] = (
     Row("tracked requests", "scheduler", ("requests",), spec="tracked"),
     Row("running queue", "scheduler", ("running",), spec="queue"),
     Row("waiting queue", "scheduler", ("waiting",), spec="queue"),
-    Row("second waiting queue", "scheduler", ("kv_holding_waiting", "skipped_waiting"), required=False, spec="queue"),
-    Row("free list", "scheduler", ("kv_cache_manager.block_pool.free_block_queue.get_all_free_blocks()",), spec="free"),
+    Row(
+        "second waiting queue",
+        "scheduler",
+        ("kv_holding_waiting", "skipped_waiting"),
+        required=False,
+        spec="queue",
+    ),
+    Row(
+        "free list",
+        "scheduler",
+        ("kv_cache_manager.block_pool.free_block_queue.get_all_free_blocks()",),
+        spec="free",
+    ),
     Row("free counter", "scheduler", ("kv_cache_manager.block_pool.get_num_free_blocks()",), spec="free"),
     Row("blocks", "scheduler", ("kv_cache_manager.block_pool.blocks",), spec="references"),
     Row("null block", "scheduler", ("kv_cache_manager.block_pool.null_block",)),
@@ -68,11 +80,15 @@ def reader(row: Row, example: Any) -> Callable[[Any], Any] | None:
             resolve(example, way)
         except AttributeError:
             continue
-        return lambda root, way=way: resolve(root, way)
+        return partial(_read, way)
     if not row.required:
         return None
     looked = " or ".join(f"{row.of}.{w}" for w in row.ways)
     raise MissingSeam(f"cannot observe the {row.fact}: looked for {looked} on {type(example).__name__}")
+
+
+def _read(way: str, root: Any) -> Any:
+    return resolve(root, way)
 
 
 def readers(of: str, example: Any) -> dict[str, Callable[[Any], Any] | None]:

@@ -173,7 +173,11 @@ class Driver:
         truth, rid = self.truth, event.rid
         order = self._order()
         tokens = [1000 * (event.family + 1) + i for i in range(event.prompt)]
-        more = {"priority": event.priority, "resumable": event.session, "grammar": event.grammar}
+        more: dict[str, Any] = {
+            "priority": event.priority,
+            "resumable": event.session,
+            "grammar": event.grammar,
+        }
         if event.images:
             more["mm_features"] = self.shop.images(event.images, event.family)
         request = self.shop.request(rid, tokens, event.answer, order, **more)
@@ -191,6 +195,7 @@ class Driver:
             answer=event.answer,
             session=event.session,
             order=order,
+            priority=event.priority,
             grammar="pending" if event.grammar else "",
         )
         self.scheduler.add_request(request)
@@ -213,7 +218,9 @@ class Driver:
     def _grammar(self, rid: str, ready: bool) -> None:
         life = self.truth.lives[rid]
         life.grammar = "ready" if ready else "failed"
-        life.request.structured_output_request.grammar = AnyGrammar() if ready else ValueError("no such grammar")
+        life.request.structured_output_request.grammar = (
+            AnyGrammar() if ready else ValueError("no such grammar")
+        )
 
     def _report(self, event: Report) -> None:
         truth, rid, out = self.truth, event.rid, self.truth.outbox

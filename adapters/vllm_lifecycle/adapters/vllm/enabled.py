@@ -89,7 +89,7 @@ def adds(driver: Driver) -> Iterator[Event]:
     shapes = product(
         scope.prompts,
         scope.answers,
-        scope.families,
+        scope.sharing,
         scope.priorities,
         scope.matches if scope.connector else (NO_MATCH,),
         scope.holds if scope.connector else (False,),
@@ -97,6 +97,17 @@ def adds(driver: Driver) -> Iterator[Event]:
         (False, True) if scope.grammar else (False,),
         (0, 1) if scope.encoder else (0,),
     )
-    for prompt, answer, family, priority, match, hold, session, grammar, images in shapes:
+    for prompt, answer, shared, priority, match, hold, session, grammar, images in shapes:
         for rid in rids:
-            yield Add(rid, prompt, answer, family, priority, match, hold, session, grammar, images)
+            yield Add(
+                rid,
+                prompt,
+                answer,
+                0 if shared else 1 + driver.truth.adds,
+                priority,
+                match,
+                hold,
+                session,
+                grammar,
+                images,
+            )

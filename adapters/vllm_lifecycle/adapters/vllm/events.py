@@ -117,7 +117,9 @@ class Grammar:
     ready: bool
 
 
-Event = Add | Abort | Continue | Close | Reset | Pause | Resume | Schedule | Answer | Report | Decide | Grammar
+Event = (
+    Add | Abort | Continue | Close | Reset | Pause | Resume | Schedule | Answer | Report | Decide | Grammar
+)
 
 
 def party(event: Event) -> Party:

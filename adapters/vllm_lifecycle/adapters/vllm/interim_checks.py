@@ -16,18 +16,35 @@ from .snapshot import RequestView, Snapshot
 
 @dataclass(frozen=True)
 class Violation:
-    """A property that does not hold: on what, and how it shows."""
+    """A property that does not hold: on what, and how it shows.  `kind` tells different mechanisms apart."""
 
-    property: str
+    claim: str
     subject: str
     message: str
+    kind: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
-        return self.property, self.subject
+        return self.claim, self.subject
 
 
-POLICY = frozenset({"the_connector_hears_only_of_requests_that_had_blocks"})
+QUESTIONS = frozenset(
+    {
+        "running_and_loading_requests_fit_the_slots",
+        "a_pass_with_room_for_a_running_request_schedules_it",
+        "the_connector_hears_only_of_requests_that_had_blocks",
+        "a_request_of_a_higher_class_runs_before_a_lower_one",
+        "a_waiting_request_that_fits_is_not_held_up",
+    }
+)
+"""Properties whose fall leaves the scheduler's books in order: a sequence may go on after them."""
+POLICY = frozenset(
+    {
+        "the_connector_hears_only_of_requests_that_had_blocks",
+        "a_request_of_a_higher_class_runs_before_a_lower_one",
+        "a_waiting_request_that_fits_is_not_held_up",
+    }
+)
 """Design questions: judged only when the scope asks for policy properties."""
 
 
@@ -40,10 +57,11 @@ def violations(driver: Driver, event: Event, before: Snapshot | None, now: Snaps
         *_conservation(driver, now),
         *_engine(driver, now),
         *_hooks(driver),
+        *_encoder(driver, now),
     ]
     if isinstance(event, Schedule) and before is not None:
-        found += _empty_pass(driver, before, now)
-    return [v for v in found if driver.scope.policy_properties or v.property not in POLICY]
+        found += [*_empty_pass(driver, now), *_order(driver, before, now)]
+    return [v for v in found if driver.scope.policy_properties or v.claim not in POLICY]
 
 
 def _custody(driver: Driver, s: Snapshot) -> Iterator[Violation]:
@@ -55,7 +73,18 @@ def _custody(driver: Driver, s: Snapshot) -> Iterator[Violation]:
         lost = [b for b in flight.blocks if b in free]
         who = f"{flight.kind} {flight.rid}"
         if lost:
-            yield Violation("a_free_block_has_no_holder", who, f"blocks {lost} are free while a {who} touches them")
+            yield Violation(
+                "a_free_block_has_no_holder",
+                who,
+                f"blocks {lost} are free while a {who} touches them",
+                flight.kind,
+            )
+        elif flight.kind != "step" and driver.scope.groups == 1:
+            owner = next((r for r in s.requests if (r.rid, r.epoch) == (flight.rid, flight.epoch)), None)
+            gone = sorted(set(flight.blocks) - set(owner.table if owner else ()) - set(s.deferred))
+            if gone:
+                text = f"blocks {gone} are held for {flight.rid} no more while a {who} touches them"
+                yield Violation("a_block_in_transfer_is_held_for_its_request", who, text, flight.kind)
         if flight.kind == "receive":
             for r in s.requests:
                 shared = sorted(set(r.table) & set(flight.blocks))
@@ -72,13 +101,17 @@ def _places(driver: Driver, before: Snapshot | None, s: Snapshot) -> Iterator[Vi
     for r in s.requests:
         if r.finished and r.queues:
             yield Violation(
-                "an_unfinished_request_is_in_exactly_one_place", r.rid, f"{r.rid} is {r.status} and in {r.queues}"
+                "an_unfinished_request_is_in_exactly_one_place",
+                r.rid,
+                f"{r.rid} is {r.status} and in {r.queues}",
             )
         elif not r.finished and (len(r.queues) != 1 or not r.tracked):
             where = " and ".join(r.queues) or "no queue"
             tracked = "" if r.tracked else ", untracked"
             yield Violation(
-                "an_unfinished_request_is_in_exactly_one_place", r.rid, f"{r.rid} is {r.status}, in {where}{tracked}"
+                "an_unfinished_request_is_in_exactly_one_place",
+                r.rid,
+                f"{r.rid} is {r.status}, in {where}{tracked}",
             )
         elif (r.status == "RUNNING") != (r.queues == ("running",)) and not r.finished:
             yield Violation("status_and_queue_agree", r.rid, f"{r.rid} is {r.status} in {r.queues[0]}")
@@ -92,11 +125,16 @@ def _places(driver: Driver, before: Snapshot | None, s: Snapshot) -> Iterator[Vi
     for life in driver.truth.lives.values():
         if not life.client_done and not life.closed and (life.rid, life.epoch) not in tracked_now:
             yield Violation(
-                "a_request_is_tracked_until_its_client_knows_the_end", life.rid, f"{life.rid} is tracked no more"
+                "a_request_is_tracked_until_its_client_knows_the_end",
+                life.rid,
+                f"{life.rid} is tracked no more",
             )
 
 
 def _counters(driver: Driver, s: Snapshot) -> Iterator[Violation]:
+    for rid in sorted(driver.truth.strays):
+        text = f"tokens computed for an earlier request of id {rid} were given to its successor"
+        yield Violation("an_output_belongs_to_the_incarnation_that_computed_it", rid, text)
     drafts = driver.truth.drafts_in_flight
     for r in s.requests:
         if r.placeholders < 0:
@@ -125,13 +163,34 @@ def _conservation(driver: Driver, s: Snapshot) -> Iterator[Violation]:
             yield Violation("a_reference_count_is_the_number_of_tables", "pool", text)
     loading = [r.rid for r in s.requests if r.status == "WAITING_FOR_REMOTE_KVS"]
     if len(s.running) > driver.scope.slots:
-        yield Violation("running_requests_fit_the_slots", "slots", f"{len(s.running)} of {driver.scope.slots}")
+        yield Violation(
+            "running_requests_fit_the_slots", "slots", f"{len(s.running)} of {driver.scope.slots}"
+        )
     if loading and len(s.running) + len(loading) > driver.scope.slots:
         text = f"{len(s.running)} running and {len(loading)} loading, max_num_seqs {driver.scope.slots}"
         yield Violation("running_and_loading_requests_fit_the_slots", "slots", text)
-    if s.encoder is not None and not 0 <= s.encoder.free <= s.encoder.capacity:
-        text = f"{s.encoder.free} free of {s.encoder.capacity}"
+
+
+def _encoder(driver: Driver, s: Snapshot) -> Iterator[Violation]:
+    if s.encoder is None:
+        return
+    if not 0 <= s.encoder.free <= s.encoder.capacity:
+        text = f"{s.encoder.free} slots free of {s.encoder.capacity}"
         yield Violation("free_encoder_slots_never_exceed_the_capacity", "encoder cache", text)
+    if driver.scope.encoder == "encoder-decoder":
+        return
+    for step in driver.truth.steps:
+        for rid, entries in step.encodes.items():
+            view = s.request(rid)
+            lost = sorted(set(entries) - set(s.encoder.referenced))
+            if lost and view is not None and not view.finished and view.epoch == step.epochs[rid]:
+                text = f"{lost} can be evicted while a dispatched step of {rid} reads them"
+                yield Violation("an_encoder_entry_is_kept_while_a_step_reads_it", rid, text)
+    if driver.truth.steps:
+        both = sorted(set(driver.truth.steps[-1].drops) & set(s.encoder.entries))
+        if both:
+            text = f"the worker is told to drop {both}, which the cache holds"
+            yield Violation("a_dropped_encoder_entry_is_not_cached", "encoder cache", text)
 
 
 def _engine(driver: Driver, s: Snapshot) -> Iterator[Violation]:
@@ -163,7 +222,7 @@ def _hooks(driver: Driver) -> Iterator[Violation]:
             yield Violation("the_connector_hears_only_of_requests_that_had_blocks", call.rid, text)
 
 
-def _empty_pass(driver: Driver, before: Snapshot, s: Snapshot) -> Iterator[Violation]:
+def _empty_pass(driver: Driver, s: Snapshot) -> Iterator[Violation]:
     steps = driver.truth.steps
     if driver.truth.pause or len(steps) != 1 or steps[0].tokens or driver.scope.drafts:
         return
@@ -171,6 +230,27 @@ def _empty_pass(driver: Driver, before: Snapshot, s: Snapshot) -> Iterator[Viola
         if r.status == "RUNNING" and fits_now(driver, r, s):
             text = f"schedule() gave no token although {r.rid} is RUNNING and {s.free_count} blocks are free"
             yield Violation("a_pass_with_room_for_a_running_request_schedules_it", r.rid, text)
+
+
+def _order(driver: Driver, before: Snapshot, s: Snapshot) -> Iterator[Violation]:
+    steps = driver.truth.steps
+    if driver.truth.pause or not steps or not steps[-1].tokens:
+        return
+    priority = {life.rid: life.priority for life in driver.truth.lives.values()}
+    ready = [r for r in s.requests if r.status == "WAITING" and r.queues]
+    if driver.scope.policy == "priority" and len(s.running) >= driver.scope.slots:
+        for r in ready:
+            lower = [x for x in steps[-1].tokens if priority[x] > priority[r.rid]]
+            if lower:
+                text = f"{r.rid} (priority {priority[r.rid]}) waits while {lower} of a lower class go on"
+                yield Violation("a_request_of_a_higher_class_runs_before_a_lower_one", r.rid, text)
+    if driver.scope.policy == "fcfs" and len(s.running) < driver.scope.slots:
+        if len(steps) > 1 or any(r.status == "PREEMPTED" for r in s.requests):
+            return
+        for r in ready:
+            if driver.scope.need(r.known) <= s.free_count and s.waiting[:1] != (r.rid,):
+                text = f"{r.rid} fits in {s.free_count} free blocks and waits behind {s.waiting[0]}"
+                yield Violation("a_waiting_request_that_fits_is_not_held_up", r.rid, text)
 
 
 def fits_now(driver: Driver, r: RequestView, s: Snapshot) -> bool:

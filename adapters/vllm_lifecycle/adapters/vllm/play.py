@@ -13,7 +13,7 @@ from .config import Workshop
 from .contract import IMPOSSIBLE, LEGAL, judge
 from .driver import PATIENCE, Driver, EngineDied, patience
 from .events import Event, Party, party
-from .interim_checks import Violation, violations
+from .interim_checks import QUESTIONS, Violation, violations
 from .progress import continue_fairly
 from .snapshot import Snapshot
 
@@ -24,18 +24,26 @@ SURVIVES = "the_engine_survives_every_event"
 class Failure:
     """A property that fell, by which sequence, and how."""
 
-    property: str
+    claim: str
     subject: str
     message: str
     site: str
     events: tuple[Event, ...]
     after: str = ""
     """Kind of the event after which it showed; `fairness` when it showed in the fair continuation."""
+    kind: str = ""
+    breaches: int = 0
+    """How many events of the sequence break the contract."""
 
     @property
     def signature(self) -> tuple[str, str]:
-        """Property and call site: equal for the same failure of a smaller sequence."""
-        return self.property, self.site or f"{self.after} {self.subject.split(' ')[0] if self.site else ''}".strip()
+        """Property and call site (or what stands for it): equal for the same failure of a smaller sequence."""
+        return self.claim, self.site or f"{self.after} {self.kind}".strip()
+
+    @property
+    def final(self) -> bool:
+        """Whether the sequence ends here: the engine is dead, or the books are wrong and what follows is noise."""
+        return self.claim not in QUESTIONS
 
 
 @dataclass
@@ -68,22 +76,29 @@ class Game:
         self.events = (*self.events, event)
 
     def _death(self, death: EngineDied, after: str) -> Failure:
-        return Failure(SURVIVES, "engine", str(death), death.site, self.events, after)
+        return Failure(SURVIVES, "engine", str(death), death.site, self.events, after, "", len(self.breaches))
 
     def _new(self, found: list[Violation], after: str) -> list[Failure]:
+        """Of several that fall at once the first says it all: custody is judged first, the rest follows from it."""
         fresh = [v for v in found if v.key not in self.present]
         self.present = {v.key for v in found}
-        return [Failure(v.property, v.subject, v.message, "", self.events, after) for v in fresh]
+        count = len(self.breaches)
+        grave = [v for v in fresh if v.claim not in QUESTIONS]
+        fresh = [v for v in fresh if v.claim in QUESTIONS] + grave[:1]
+        return [Failure(v.claim, v.subject, v.message, "", self.events, after, v.kind, count) for v in fresh]
 
     def outlook(self, good: set[Key]) -> Failure | None:
         """Go on fairly to the end (the game is over then); what never happens, or the death met."""
+        used: list[Event] = []
         try:
-            verdict, _ = continue_fairly(self.driver, good)
+            verdict = continue_fairly(self.driver, good, used)
         except EngineDied as death:
-            return self._death(death, "fairness")
+            self.events = (*self.events, *used)
+            return self._death(death, type(used[-1]).__name__)
         if verdict is None:
             return None
-        return Failure(verdict.property, verdict.subject, verdict.message, "", self.events, "fairness")
+        v = verdict
+        return Failure(v.claim, v.subject, v.message, "", self.events, "fairness", v.kind, len(self.breaches))
 
 
 def replay(shop: Workshop, events: tuple[Event, ...]) -> Game:
@@ -98,7 +113,7 @@ def replay(shop: Workshop, events: tuple[Event, ...]) -> Game:
 def play_all(shop: Workshop, events: tuple[Event, ...]) -> list[Failure]:
     """Play and judge a sequence from the start; events that are impossible where they stand are left out.
 
-    All failures in order; after a death nothing is played; otherwise the fair continuation of the end is judged too.
+    All failures in order; nothing is played after a final one; otherwise the fair continuation is judged too.
     """
     game = Game(Driver(shop))
     failures: list[Failure] = []
@@ -107,7 +122,7 @@ def play_all(shop: Workshop, events: tuple[Event, ...]) -> list[Failure]:
             if judge(game.driver, event) == IMPOSSIBLE:
                 continue
             failures += game.play(event)
-            if failures and failures[-1].property == SURVIVES:
+            if any(f.final for f in failures):
                 return failures
         last = game.outlook(set())
     return failures + ([last] if last else [])

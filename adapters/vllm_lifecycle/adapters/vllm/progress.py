@@ -34,22 +34,23 @@ def fair_events(driver: Driver) -> list[Event]:
             owed.append(Decide(rid, NO_MATCH))
         if life.grammar == "pending":
             owed.append(Grammar(rid, True))
-    for t in truth.transfers:
-        if truth.reportable(t.kind, t.rid):
-            owed.append(Report("received" if t.kind == "receive" else "sent", t.rid))
+    owed += [
+        Report("received" if t.kind == "receive" else "sent", t.rid)
+        for t in truth.transfers
+        if truth.reportable(t.kind, t.rid)
+    ]
     return owed
 
 
-def continue_fairly(driver: Driver, good: set[Key]) -> tuple[Violation | None, tuple[Event, ...]]:
-    """Go on fairly to the end.  Returns what never happens (or None) and the events used; raises EngineDied."""
-    used: list[Event] = []
+def continue_fairly(driver: Driver, good: set[Key], used: list[Event]) -> Violation | None:
+    """Go on fairly to the end, noting the events used.  Returns what never happens; raises EngineDied."""
     passed: list[Key] = []
     idle, before = 0, _progress(driver)
     for _ in range(ROUNDS):
         key = state_key(driver)
         if key in good:
             good.update(passed)
-            return None, tuple(used)
+            return None
         passed.append(key)
         acted = _round(driver, used)
         after = _progress(driver)
@@ -60,7 +61,7 @@ def continue_fairly(driver: Driver, good: set[Key]) -> tuple[Violation | None, t
     verdict = _verdict(driver, idle)
     if verdict is None:
         good.update(passed)
-    return verdict, tuple(used)
+    return verdict
 
 
 def _round(driver: Driver, used: list[Event]) -> bool:
@@ -104,8 +105,10 @@ def _verdict(driver: Driver, idle: int) -> Violation | None:
                 f"{life.rid} is {view.status} for ever: it needs {need} of {room} blocks, every transfer was "
                 f"acknowledged and every step answered, and {idle} passes brought nothing"
             )
-            return Violation(STUCK, f"{view.status} {'/'.join(view.queues)}", text)
+            return Violation(STUCK, life.rid, text, f"{view.status} in {'/'.join(view.queues)}")
     if not waiting and not truth.steps and s.free_count != scope.blocks:
         lost = scope.blocks - s.free_count
-        return Violation(LEAK, "pool", f"all requests ended and all transfers are done, {lost} blocks stay held")
+        return Violation(
+            LEAK, "pool", f"all requests ended and all transfers are done, {lost} blocks stay held"
+        )
     return None

@@ -59,7 +59,8 @@ class Scope:
 
     `blocks` are usable ones (vLLM's null block is added on top); `depth` is the number of steps that may be in flight;
     `adds` bounds the client's requests in one sequence and `requests` how many ids it uses at once; `events` bounds
-    the length of a sequence in the exhaustive search, `walk` in the random one.
+    the length of a sequence in the exhaustive search, `walk` in the random one.  `sharing` says whether prompts share
+    their prefix with each other or with none.
     """
 
     name: str
@@ -74,7 +75,7 @@ class Scope:
     model_length: int = 64
     policy: Literal["fcfs", "priority"] = "fcfs"
     prompts: tuple[int, ...] = (6,)
-    families: tuple[int, ...] = (0,)
+    sharing: tuple[bool, ...] = (True,)
     answers: tuple[int, ...] = (2,)
     priorities: tuple[int, ...] = (0,)
     connector: bool = False

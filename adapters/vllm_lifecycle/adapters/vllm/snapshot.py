@@ -48,11 +48,12 @@ class Flight:
 
 @dataclass(frozen=True)
 class Encoder:
-    """The encoder cache: capacity, slots left, entries that somebody references."""
+    """The encoder cache: capacity, slots left, entries, and those of them that somebody references."""
 
     capacity: int
     free: int
     entries: tuple[str, ...]
+    referenced: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,9 @@ class Observer:
         if manager is None or not getattr(manager, "cache_size", 0):
             return None
         held = getattr(manager, "cached", None) or {}
-        return Encoder(manager.cache_size, manager.num_free_slots, tuple(k for k, users in held.items() if users))
+        return Encoder(
+            manager.cache_size, manager.num_free_slots, tuple(held), tuple(k for k, u in held.items() if u)
+        )
 
 
 def _flights(truth: Truth) -> tuple[Flight, ...]:

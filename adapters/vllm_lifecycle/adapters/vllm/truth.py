@@ -26,6 +26,7 @@ class Life:
     answer: int
     session: bool
     order: int
+    priority: int = 0
     client_done: bool = False
     grammar: Literal["", "pending", "ready", "failed"] = ""
     asked_between_steps: bool = False
@@ -60,6 +61,10 @@ class Step:
     drafts: dict[str, int]
     loads: dict[str, tuple[int, ...]]
     """Blocks that the step itself loads (synchronous connector loads), per request."""
+    encodes: dict[str, tuple[str, ...]]
+    """Encoder entries that the step computes and reads, per request."""
+    drops: tuple[str, ...]
+    """Encoder entries that the step tells the worker to forget."""
 
 
 @dataclass
@@ -98,6 +103,8 @@ class Truth:
     adds: int = 0
     breaches: int = 0
     pause: str = ""
+    strays: set[str] = field(default_factory=set)
+    """Requests that were given tokens computed for an earlier owner of their id."""
     emitted: int = 0
     """Tokens and completions that reached a client or a connector: never decreases."""
     loading: dict[str, tuple[int, ...]] = field(default_factory=dict)

@@ -43,6 +43,11 @@ def dispatch(driver: Driver) -> None:
             samples=frozenset(rid for rid in tokens if ends[rid] >= known.get(rid, 0)),
             drafts=drafts,
             loads={rid: blocks for rid, blocks in loads.items() if rid in tokens},
+            encodes={
+                rid: tuple(truth.lives[rid].request.mm_features[i].identifier for i in inputs)
+                for rid, inputs in output.scheduled_encoder_inputs.items()
+            },
+            drops=tuple(getattr(output, "free_encoder_mm_hashes", ())),
         )
     )
     for rid, end in ends.items():
@@ -86,6 +91,8 @@ def answer_step(driver: Driver, event: Answer) -> None:
         for one in group.outputs:
             truth.emitted += len(one.new_token_ids) + (one.finish_reason is not None)
             life = truth.lives.get(one.request_id)
+            if life is not None and one.new_token_ids and step.epochs.get(one.request_id) != life.epoch:
+                truth.strays.add(one.request_id)
             if life is not None and one.finish_reason is not None and life.request.is_finished():
                 life.client_done = True
     if driver.scope.drafts and not driver.scope.asynchronous and step.tokens:

@@ -1,0 +1,179 @@
+"""A finding as people and machines read it: what fell, whose fault, and the minimal sequence in vLLM's words.
+
+The text shows each call with what it changed; the JSON form holds the events as data, is self-contained, and can be
+read back and replayed on another release.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from . import events as vocabulary
+from .config import Workshop
+from .driver import Driver, EngineDied
+from .events import Event, Party, describe
+from .play import Failure, Game
+from .scope import Match, Scope
+from .snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class StepLine:
+    """One call of the sequence and what it changed."""
+
+    call: str
+    breach: str
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A property of the specification that the target does not keep."""
+
+    claim: str
+    message: str
+    site: str
+    fault: Party
+    breach: str
+    """The rule of the contract that the party at fault broke; empty when the scheduler fails on a legal sequence."""
+    target: str
+    version: str
+    scope: Scope
+    events: tuple[Event, ...]
+    steps: tuple[StepLine, ...]
+    outlook: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Findings with the same key are one finding."""
+        return self.claim, self.site
+
+    def text(self) -> str:
+        """The finding in full."""
+        side = f" ({self.breach})" if self.breach else ""
+        lines = [
+            f"{self.claim}",
+            f"  {self.message}",
+            f"  at {self.site or 'no single line'}; fault: {self.fault}{side}",
+            f"  {self.target} on vLLM {self.version}, scope {self.scope.name}; {len(self.steps)} events:",
+        ]
+        for number, step in enumerate(self.steps, 1):
+            mark = f"   <- breaks the contract: {step.breach}" if step.breach else ""
+            lines.append(f"  {number:3} {step.call}{mark}")
+            lines += [f"        {change}" for change in step.changes]
+        if self.outlook:
+            lines.append(f"      {self.outlook}")
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data; `read_json` is the inverse for what a replay needs."""
+        return {
+            "property": self.claim,
+            "message": self.message,
+            "site": self.site,
+            "fault": self.fault,
+            "breach": self.breach,
+            "target": self.target,
+            "version": self.version,
+            "scope": dataclasses.asdict(self.scope),
+            "events": [{"event": type(e).__name__, **dataclasses.asdict(e)} for e in self.events],
+            "steps": [dataclasses.asdict(s) for s in self.steps],
+        }
+
+
+def read_json(text: str) -> tuple[str, str, Scope, tuple[Event, ...]]:
+    """Target, property, scope and events of a saved finding.
+
+    Raises ValueError with one line when the text is not a saved finding.
+    """
+    try:
+        data = json.loads(text)
+        return (
+            data["target"],
+            data["property"],
+            _scope(data["scope"]),
+            tuple(_event(e) for e in data["events"]),
+        )
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        raise ValueError(f"not a saved finding ({type(error).__name__}: {error})") from None
+
+
+def _scope(data: dict[str, Any]) -> Scope:
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+    values["matches"] = tuple(Match(**m) for m in data["matches"])
+    return Scope(**values)
+
+
+def _event(data: dict[str, Any]) -> Event:
+    values = dict(data)
+    cls = getattr(vocabulary, values.pop("event"))
+    if isinstance(values.get("match"), dict):
+        values["match"] = Match(**values["match"])
+    made: Event = cls(**values)
+    return made
+
+
+def tell(shop: Workshop, target: str, failure: Failure, site: str) -> Finding:
+    """Replay a minimal failing sequence once more and write down what each call changed."""
+    game = Game(Driver(shop))
+    steps: list[StepLine] = []
+    before = game.driver.snapshot()
+    for event in failure.events:
+        known = len(game.breaches)
+        game.push(event)
+        breach = game.breaches[-1][1] if len(game.breaches) > known else ""
+        try:
+            game.driver.apply(event)
+        except EngineDied as death:
+            steps.append(StepLine(describe(event), breach, (f"the engine dies: {death}",)))
+            break
+        now = game.driver.snapshot()
+        steps.append(StepLine(describe(event), breach, tuple(changes(before, now))))
+        before = now
+    fault, rule = game.breaches[0] if game.breaches else ("scheduler", "")
+    return Finding(
+        claim=failure.claim,
+        message=failure.message,
+        site=site,
+        fault=fault,
+        breach=rule,
+        target=target,
+        version=shop.version,
+        scope=shop.scope,
+        events=failure.events,
+        steps=tuple(steps),
+        outlook="then everybody but the scheduler goes on fairly" if failure.after == "fairness" else "",
+    )
+
+
+def changes(before: Snapshot, now: Snapshot) -> list[str]:
+    """What a call changed, one line per kind of thing."""
+    out: list[str] = []
+    old = {(r.rid, r.epoch): r for r in before.requests}
+    for r in now.requests:
+        o = old.pop((r.rid, r.epoch), None)
+        parts = []
+        if o is None or o.status != r.status:
+            parts.append(f"{o.status} -> {r.status}" if o else r.status)
+        if (o.queues if o else ()) != r.queues:
+            parts.append(f"in {'+'.join(r.queues) or 'no queue'}")
+        if (o.table if o else ()) != r.table:
+            parts.append(f"blocks {list(r.table)}")
+        if o is None or (o.computed, o.known, o.placeholders) != (r.computed, r.known, r.placeholders):
+            more = f" +{r.placeholders} placeholders" if r.placeholders else ""
+            parts.append(f"{r.computed} of {r.known}{more} tokens computed")
+        if parts:
+            out.append(f"{r.rid}: {', '.join(parts)}")
+    out += [f"{rid}: forgotten" for rid, _ in old]
+    if before.free != now.free or before.free_count != now.free_count:
+        counter = "" if len(now.free) == now.free_count else f" (counter {now.free_count})"
+        out.append(f"free list {list(now.free)}{counter}")
+    if before.flights != now.flights:
+        moving = [f"{f.kind} {f.rid} {list(f.blocks)}" for f in now.flights]
+        out.append(f"in flight: {', '.join(moving) or 'nothing'}")
+    if before.awake != now.awake:
+        out.append(f"has_requests() -> {now.awake}")
+    return out
