@@ -325,7 +325,7 @@ class State:
         """Add a guard; all guards come before the first assignment. `because` names it in docs and mutants."""
         if not self._writable:
             raise DefinitionError("only an action has guards: in a property write when(antecedent).then(...)")
-        if self._writes:
+        if self._writes and not self._overriding:
             raise DefinitionError(
                 "require() after an assignment would read the new state: put every require() first"
             )

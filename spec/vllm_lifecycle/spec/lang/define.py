@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from enum import Enum
 from typing import Annotated, Any, get_args, get_origin
 
@@ -59,6 +60,7 @@ class Spec:
         self._vars: dict[str, StateVar] = {}
         self._consts: dict[str, t.Const] = {}
         self._actions: dict[str, Action] = {}
+        self._functions: dict[str, Definition] = {}
         self._properties: dict[str, Property] = {}
         self._witnesses: dict[str, Witness] = {}
         self._counts: list[Count] = []
@@ -133,6 +135,7 @@ class Spec:
             if row.name in self._actions:
                 raise DefinitionError(f"action {row.name} is defined twice: give one of them another name")
             self._actions[row.name] = row
+            self._functions[row.name] = function
             return function
 
         return decorate
@@ -160,6 +163,31 @@ class Spec:
                 tuple(source.items()),
                 _doc(function),
             )
+            check_updates(row, self._vars)
+        return row
+
+    def vary(self, name: str, change: Definition, drop: Iterable[str] = ()) -> Action:
+        """A faulty variant of an action, for mutants: the guards labelled in `drop` are missing, and `change` runs last.
+
+        `change` has the action's own parameters; it may assign again what the action assigned, and add guards, which
+        then read `s.old`.
+        """
+        with _located(change.__name__):
+            if name not in self._functions:
+                raise DefinitionError(f"unknown action {name}: a mutant changes an action that exists")
+            original = self._actions[name]
+            missing = set(drop) - {g.label for g in original.guards}
+            if missing:
+                labels = ", ".join(repr(g.label) for g in original.guards if g.label)
+                raise DefinitionError(f"{name} has no guard labelled {min(missing)!r}: choose from {labels}")
+            _, arguments = _parameters(self._functions[name])
+            state = State(self, writable=True)
+            self._functions[name](state, *arguments)
+            kept = [g for g in state._guards if g[0] not in set(drop)]
+            state._guards[:] = kept
+            state._override(lambda: change(state, *arguments))
+            guards = tuple(Guard(label, term) for label, term in state._guards)
+            row = replace(original, guards=guards, updates=tuple(state._values.items()))
             check_updates(row, self._vars)
         return row
 

@@ -255,6 +255,17 @@ class Machine:
             )
         return self._keep(frozenset(v.name for v in self.vars if v.module in wanted))
 
+    def closure(self, modules: Iterable[str]) -> tuple[str, ...]:
+        """The given modules and those whose state their updates read: the least that `project` accepts."""
+        wanted = set(modules)
+        while True:
+            names = {v.name for v in self.vars if v.module in wanted}
+            read = {n for a in self.actions for w, f in a.updates if w in names for n in t.reads(f.body)}
+            more = wanted | {v.module for v in self.vars if v.name in read}
+            if more == wanted:
+                return tuple(m for m in self.modules if m in wanted)
+            wanted = more
+
     def _keep(self, names: frozenset[str]) -> Machine:
         dropped: list[tuple[str, t.Term]] = []
         actions: list[Action] = []

@@ -31,7 +31,7 @@ def park_for_chunk(s: State, r: Request) -> None:
     do.set_status(s, r, Status.WAITING_FOR_CHUNK)
 
 
-@spec.action(by="connector", feature="chunks", fair=True, source=GATE)
+@spec.action(by="connector", feature="chunks", source=GATE)
 def chunk_arrives(s: State, r: Request) -> None:
     """The polled chunk is there."""
     s.require(s.polled[r])
@@ -53,6 +53,7 @@ def resume_with_chunk(s: State, r: Request) -> None:
 @spec.action(
     by="scheduler",
     feature="chunks",
+    fair=Fairness.STRONG,
     source={"omni": "no counterpart in 0.16.0: the wait had no bound; 0.30.0 has a deadline"},
 )
 def give_up_on_chunk(s: State, r: Request) -> None:

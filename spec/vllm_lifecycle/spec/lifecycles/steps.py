@@ -109,7 +109,7 @@ STOP = {
 def stop_request(s: State, k: Step, r: Request, reason: Status, hold: bool) -> None:
     """RUNNING (or PREEMPTED, on a token of its last run) -> FINISHED_*: the output shows that the request is done."""
     s.require(s.flight[k] == Flight.ANSWERED)
-    s.require(s.row[k, r].is_in(Row.CURRENT, Row.DELIVERABLE))
+    s.require(s.row[k, r].is_in(Row.CURRENT, Row.DELIVERABLE), "a row whose tokens count")
     s.require(s.status[r].is_in(Status.RUNNING, Status.WAITING_FOR_CHUNK, Status.PREEMPTED), "only once")
     may_stop(s, reason)
     may_hold(s, r, hold)

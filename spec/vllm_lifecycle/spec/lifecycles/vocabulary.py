@@ -134,6 +134,10 @@ encoder_budget = spec.const("encoder_budget")
 """Capacity of the encoder cache in entries."""
 max_want = spec.const("max_want")
 """Largest number of blocks that a request of a scope asks for."""
+max_committed = spec.const("max_committed")
+"""Largest number of blocks that could be promised at all: a scope gives max_want times the number of requests."""
+max_requests = spec.const("max_requests")
+"""Number of request ids in a scope; bounds counts of requests."""
 handoff_stage = spec.const("handoff_stage", low=0)
 """1 when this engine hands the KV cache of its requests to a later stage, else 0."""
 
@@ -173,9 +177,8 @@ spec.var("remote", Request, Kind, Block, module="custody", ghost=True, doc="a re
 spec.var("running_step", Step, Block, module="custody", ghost=True, doc="a worker may still touch the block for this step")
 
 # module pool: the free list and the reference counts
-spec.var("ref", Block, to=IntSort(0, "max_refs"), init=0, module="pool", doc="reference count: number of tables with the block")
+spec.var("ref", Block, to=IntSort(0, "max_requests"), init=0, module="pool", doc="reference count: number of tables with the block")
 spec.var("listed", Block, to=IntSort(0, 2), init=1, module="pool", doc="how often the block stands in the free list")
-spec.const("max_refs")
 
 # module prefix: the prefix cache
 spec.var("cached", Block, module="prefix", doc="the block can be found by its hash")
@@ -207,8 +210,8 @@ spec.var("drafts", Request, to=IntSort(0, 1), init=0, module="tokens", doc="draf
 spec.var("row_samples", Step, Request, to=IntSort(0, 2), init=0, module="tokens", doc="output tokens that the row may bring")
 
 # module slots
-spec.var("running_count", to=IntSort(0, "max_num_seqs"), init=0, module="slots", doc="number of running requests")
-spec.var("loading_count", to=IntSort(0, "max_num_seqs"), init=0, module="slots", doc="number of requests waiting for remote KV")
+spec.var("running_count", to=IntSort(0, "max_requests"), init=0, module="slots", doc="number of running requests")
+spec.var("loading_count", to=IntSort(0, "max_requests"), init=0, module="slots", doc="number of requests waiting for remote KV")
 spec.var("fruitless", module="pressure", doc="a preemption of this pass gave no block back at once")
 spec.var("preempted_in_pass", module="pressure", doc="some request was preempted in this pass")
 spec.var("fruitless_count", to=IntSort(0, 2), init=0, module="pressure", ghost=True, doc="preemptions after a fruitless one")
@@ -217,7 +220,7 @@ spec.var("fruitless_count", to=IntSort(0, 2), init=0, module="pressure", ghost=T
 spec.var("want", Request, to=IntSort(0, "max_want"), init=0, module="admission", doc="blocks it needs to run, with look-ahead")
 spec.var("held", Request, to=IntSort(0, "max_want"), init=0, module="admission", doc="blocks it has")
 spec.var("used", to=IntSort(0, "pool_blocks"), init=0, module="admission", doc="blocks in use")
-spec.var("committed", to=IntSort(0, "pool_blocks"), init=0, module="admission", doc="blocks in use or promised to a load")
+spec.var("committed", to=IntSort(0, "max_committed"), init=0, module="admission", doc="blocks in use or promised to a load")
 
 # module encoder: the encoder cache
 spec.var("enc_cached", Entry, module="encoder", doc="the entry is in the encoder cache")

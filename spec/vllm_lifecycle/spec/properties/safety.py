@@ -466,7 +466,15 @@ def only_a_current_row_awaits_output(s: State, k: Step, r: Request) -> Implicati
 @spec.safety(ids=("P11",))
 def running_and_loading_requests_fit_the_slots(s: State, r: Request) -> Implication:
     """Requests that run or load never exceed max_num_seqs."""
-    return when(do.has_slot(s, r)).then(s.running_count + s.loading_count <= max_num_seqs)
+    return when(do.has_slot(s, r) | do.is_loading(s, r)).then(
+        s.running_count + s.loading_count <= max_num_seqs
+    )
+
+
+@spec.safety(ids=("P11", "P5"))
+def a_slot_in_use_has_a_request(s: State) -> Implication:
+    """No slot stays taken by a request that does not run: not by a parked session, nor by one that ended."""
+    return when(s.running_count >= 1).then(exists(Request, lambda r: do.has_slot(s, r)))
 
 
 # contract and survival
@@ -538,8 +546,6 @@ def requests_that_stay_waiting_keep_their_order(s: State, r: Request, x: Request
         s.old.before[r, x],
         s.in_waiting[r],
         s.in_waiting[x],
-        s.status[r] == s.old.status[r],
-        s.status[x] == s.old.status[x],
     ).then(s.before[r, x])
 
 
@@ -561,6 +567,17 @@ def a_request_that_ends_normally_is_handed_off(s: State, r: Request) -> Implicat
         ~s.ended_badly[r],
         exists(Block, lambda b: s.old.table[r, b]),
     ).then(s.handoffs[r] == 1)
+
+
+@spec.step(ids=("ONCE",))
+def a_request_handed_off_at_its_end_ships_all_its_blocks(s: State, r: Request, b: Block) -> Implication:
+    """Every block of every KV group is named in a hand-off that begins when the request ends."""
+    return when(
+        s.old.transfer[r, Kind.HANDOFF] == Transfer.NONE,
+        s.transfer[r, Kind.HANDOFF] == Transfer.NEEDED,
+        s.status[r] == Status.WAITING_FOR_TRANSFER_FREE,
+        s.old.table[r, b],
+    ).then(s.remote[r, Kind.HANDOFF, b])
 
 
 @spec.step(ids=("ONCE",))

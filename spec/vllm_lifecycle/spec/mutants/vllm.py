@@ -1,0 +1,554 @@
+"""Defects of the vLLM scheduler and its connectors, as variants of the specification."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vllm_lifecycle.spec.lang.build import Expr, State, every, exists, forall, ite
+from vllm_lifecycle.spec.lifecycles import effects as do
+from vllm_lifecycle.spec.lifecycles.vocabulary import (
+    UNFINISHED,
+    Block,
+    Flight,
+    Kind,
+    Party,
+    Request,
+    Row,
+    Status,
+    Transfer,
+    pool_blocks,
+)
+from vllm_lifecycle.spec.mutants.mutant import mutant
+
+TOUCHED = "a_free_block_is_not_touched_by_a_transfer"
+
+
+def forget_transfer(s: State, r: Expr, kind: Kind) -> None:
+    """The scheduler's record of a transfer is dropped and its blocks go back to the pool; the other side knows nothing."""
+    s.transfer[r, kind] = Transfer.NONE
+    s.pinned[r, kind, :] = False
+    do.settle(s)
+
+
+@mutant("receive_completes", breaks=TOUCHED, corpus=["VLLM-46240"], features=["send"])
+def first_completion_frees_everything(s: State, r: Request, bad: Any) -> None:
+    """One bit of hold per request: with a receive and a send outstanding, the receive's completion frees all blocks."""
+    forget_transfer(s, r, Kind.SEND)
+
+
+@mutant("send_completes", breaks=TOUCHED, corpus=["VLLM-46240"], features=["load"])
+def send_completion_frees_blocks_under_a_receive(s: State, r: Request) -> None:
+    """One bit of hold per request: the send's completion frees blocks that a remote writer still fills."""
+    forget_transfer(s, r, Kind.RECEIVE)
+
+
+@mutant("abort_request", breaks=TOUCHED, corpus=["VLLM-32255"], features=["load"])
+def abort_frees_receiving_blocks(s: State, r: Request, hold: bool) -> None:
+    """Abort during an asynchronous load frees the destination blocks at once."""
+    forget_transfer(s, r, Kind.RECEIVE)
+
+
+@mutant(
+    "abort_request",
+    breaks="a_finished_request_with_no_wait_has_no_transfer",
+    corpus=["VLLM-32255"],
+    features=["load"],
+)
+def abort_waits_for_a_receive_that_is_over(s: State, r: Request, hold: bool) -> None:
+    """Abort always delays the free: after the load has reported, no report will come any more."""
+    s.transfer[r, Kind.RECEIVE] = s.old.transfer[r, Kind.RECEIVE]
+
+
+@mutant("refuse_unmatched_report", breaks="the_engine_survives_every_breach", corpus=["VLLM-43226"])
+def unmatched_report_kills_the_engine(s: State, r: Request, kind: Kind) -> None:
+    """A completion for an id that is not tracked trips an assertion."""
+    s.alive = s.alive & (s.status[r] != Status.FREED)
+
+
+@mutant("refuse_unmatched_report", breaks="the_engine_survives_every_breach", corpus=["VLLM-26929"])
+def early_send_report_kills_the_engine(s: State, r: Request, kind: Kind) -> None:
+    """A send lease expires before the request finished: the report trips an assertion."""
+    s.alive = s.alive & ~(every(kind == Kind.SEND) & do.is_unfinished(s, r))
+
+
+@mutant("stop_request", breaks="a_free_block_is_not_touched_by_a_step", corpus=["VLLM-45357"])
+def stop_frees_blocks_under_a_later_step(s: State, k: Any, r: Request, reason: Status, hold: bool) -> None:
+    """Blocks are freed at stop while a later step, already dispatched, still writes them."""
+    s.free[:] = lambda b: s.free[b] | s.old.table[r, b]
+
+
+@mutant("abort_request", breaks="a_free_block_is_not_touched_by_a_step", corpus=["VLLM-45357"])
+def abort_frees_blocks_under_a_step(s: State, r: Request, hold: bool) -> None:
+    """An abort between dispatch and answer frees blocks that the step still writes."""
+    s.free[:] = lambda b: s.free[b] | s.old.table[r, b]
+
+
+@mutant(
+    "preempt_request",
+    breaks="a_fruitless_preemption_is_not_repeated",
+    corpus=["VLLM-49674"],
+    drop=["a preemption that gains nothing is not repeated"],
+    sizes=(2, 2, 2),
+)
+def preemption_goes_on_without_gain(s: State, r: Request) -> None:
+    """With deferred frees a victim gives nothing back now, so the pass preempts everybody."""
+
+
+@mutant("abort_request", breaks="a_free_block_is_in_the_free_list_once", corpus=["VLLM-42571"])
+def a_block_freed_twice_is_listed_twice(s: State, r: Request, hold: bool) -> None:
+    """A block that stands twice in one free call enters the free list twice."""
+    s.listed[:] = lambda b: ite(s.free[b] & ~s.old.free[b], 2, s.listed[b])
+
+
+@mutant(
+    "stop_request",
+    breaks="a_request_finishes_once",
+    corpus=["VLLM-33377"],
+    drop=["only once", "a row whose tokens count"],
+    features=["send"],
+)
+def output_is_processed_for_a_held_request(s: State, k: Any, r: Request, reason: Status, hold: bool) -> None:
+    """A finished request that is held is still tracked, so an output in flight finishes it again."""
+    s.require(s.old.row[k, r] != Row.NONE)
+    s.require(s.old.status[r] != Status.FREED)
+
+
+@mutant(
+    "promote_loaded_request",
+    breaks="a_request_is_announced_as_new_once",
+    corpus=["VLLM-31583"],
+    features=["preemption"],
+    sizes=(1, 1, 1),
+)
+def origin_is_lost_in_the_wait_for_remote_kv(s: State, r: Request) -> None:
+    """After a load the status is always WAITING, so a preempted request is announced as new again."""
+    s.announced[r] = False
+    do.set_status(s, r, Status.WAITING)
+
+
+@mutant("refuse_full_match", breaks="the_engine_survives_every_breach", corpus=["VLLM-30320"])
+def full_match_kills_the_engine(s: State, r: Request) -> None:
+    """A connector that claims every token leaves none to compute, which trips an assertion."""
+    s.alive = False
+
+
+@mutant("report_invalid_blocks", breaks="the_engine_survives_every_mishap", corpus=["VLLM-45474"])
+def load_failure_in_two_groups_kills_the_engine(s: State, bad: Any) -> None:
+    """A block-level load failure is defined for one KV group only."""
+    s.alive = s.alive & forall(Block, Block, lambda a, b: (bad[a] & bad[b]) >> (a == b))
+
+
+@mutant(
+    "start_receive",
+    breaks="running_and_loading_requests_fit_the_slots",
+    corpus=["VLLM-29877"],
+    drop=["a slot is free"],
+)
+def loads_take_no_slot(s: State, r: Request, hits: Any, fresh: Any, first: Any) -> None:
+    """The cap on sequences counts running requests only."""
+
+
+@mutant(
+    "start_receive",
+    "admit_request",
+    breaks="something_that_fits_is_eventually_scheduled",
+    corpus=["VLLM-45388"],
+    drop=["its whole share can be promised"],
+)
+def a_load_is_admitted_by_its_first_blocks(s: State, *params: Any) -> None:
+    """A load is admitted if its own blocks fit, whatever earlier loads still need."""
+    s.require(s.old.used + 1 <= pool_blocks)
+
+
+@mutant(
+    "admit_holding_request",
+    "admit_request",
+    "start_receive",
+    breaks="something_that_fits_is_eventually_scheduled",
+    corpus=["VLLM-57841"],
+)
+def a_loaded_request_waits_behind_the_head(s: State, *params: Any) -> None:
+    """One queue, and the pass ends at the first request that cannot be allocated."""
+    (r,) = (p for p in params if isinstance(p, Request))
+    s.require(forall(Request, lambda x: ~s.old.before[x, r]))
+
+
+@mutant("admit_holding_request", breaks="something_that_fits_is_eventually_scheduled", corpus=["VLLM-57104"])
+def look_ahead_is_not_reserved(s: State, k: Any, r: Request, fresh: Any, last: bool) -> None:
+    """The first decode step needs a block for drafts that nobody promised."""
+    s.require(s.old.used + s.old.want[r] - s.old.held[r] + 1 <= pool_blocks)
+
+
+@mutant(
+    "go_to_sleep",
+    breaks="the_engine_is_awake_while_a_transfer_is_outstanding",
+    corpus=["VLLM-43433"],
+    drop=["nothing is left to do"],
+    features=["send"],
+)
+def sleeps_while_a_report_is_awaited(s: State) -> None:
+    """The idle predicate looks at unfinished requests and unsent notices only."""
+    s.require(forall(Request, lambda r: ~s.old.notice[r] & ~s.old.status[r].is_in(*UNFINISHED)))
+
+
+@mutant(
+    "go_to_sleep", breaks="the_engine_is_awake_while_a_request_is_unfinished", drop=["nothing is left to do"]
+)
+def sleeps_while_a_request_waits(s: State) -> None:
+    """The idle predicate looks at running requests only."""
+    s.require(forall(Request, lambda r: ~s.old.notice[r] & (s.old.status[r] != Status.RUNNING)))
+
+
+@mutant("go_to_sleep", breaks="the_engine_is_awake_while_a_notice_is_due", drop=["nothing is left to do"])
+def sleeps_before_the_workers_are_told(s: State) -> None:
+    """The idle predicate forgets that the workers must be told of finished requests."""
+    s.require(forall(Request, lambda r: s.old.status[r] == Status.FREED))
+
+
+@mutant(
+    "complete_forced_reset",
+    breaks="the_engine_survives_every_mishap",
+    corpus=["VLLM-41180"],
+    features=["load"],
+)
+def forced_reset_dies_on_held_blocks(s: State) -> None:
+    """A forced reset demands that no block is held right after it preempted everybody."""
+    s.alive = s.alive & forall(Block, lambda b: s.free[b])
+
+
+@mutant("preempt_for_reset", breaks="a_row_awaits_no_more_than_its_request", corpus=["VLLM-46066"])
+def forced_reset_keeps_rows_in_flight_current(s: State, r: Request) -> None:
+    """Preemption zeroes what is awaited but rows in flight still subtract from it."""
+    s.row[:, r] = lambda k: s.old.row[k, r]
+    s.row_samples[:, r] = lambda k: s.old.row_samples[k, r]
+
+
+@mutant(
+    "preempt_request",
+    breaks="an_output_is_credited_to_the_epoch_that_produced_it",
+    corpus=["VLLM-46066"],
+    sizes=(1, 1, 2),
+)
+def preemption_keeps_rows_in_flight_current(s: State, r: Request) -> None:
+    """Outputs in flight at a preemption count for the epoch after it."""
+    s.row[:, r] = lambda k: s.old.row[k, r]
+
+
+@mutant("refuse_duplicate_request", breaks="an_id_is_given_again_only_when_it_is_free", corpus=["VLLM-15041"])
+def a_duplicate_id_overwrites_its_owner(s: State, r: Request) -> None:
+    """Adding an id twice overwrites the map entry of the first."""
+    s.incarnation[r] = ~s.incarnation[r]
+    do.set_status(s, r, Status.WAITING)
+
+
+@mutant(
+    "add_request",
+    breaks="a_request_can_fit_an_empty_pool",
+    corpus=["VLLM-39734"],
+    drop=["it fits an empty pool"],
+)
+def an_oversized_request_is_kept_waiting(
+    s: State, r: Request, prompt: Any, want: Any, resumable: bool
+) -> None:
+    """Nobody checks whether a request could ever fit."""
+
+
+@mutant("preempt_request", breaks="a_step_being_built_has_current_rows_only", corpus=["VLLM-23347"])
+def a_preempted_request_leaves_a_stale_row_in_the_pass(s: State, r: Request) -> None:
+    """The victim was scheduled in this very pass, and its row stays in the output."""
+    s.row[:, r] = lambda k: ite(
+        (s.flight[k] == Flight.BUILDING) & (s.old.row[k, r] == Row.CURRENT), Row.DELIVERABLE, s.row[k, r]
+    )
+
+
+@mutant("preempt_request", breaks="only_a_live_request_has_a_current_row", corpus=["VLLM-23347"])
+def a_preempted_request_stays_in_the_pass(s: State, r: Request) -> None:
+    """The victim was scheduled in this very pass, and the pass schedules it all the same."""
+    s.row[:, r] = lambda k: ite(s.flight[k] == Flight.BUILDING, s.old.row[k, r], s.row[k, r])
+
+
+@mutant(
+    "dispatch_step",
+    breaks="a_pass_goes_on_after_a_preemption",
+    corpus=["VLLM-26765"],
+    drop=["after a preemption the pass goes on"],
+    features=["preemption"],
+)
+def a_self_preemption_ends_the_pass(s: State, k: Any) -> None:
+    """The request visited first preempts itself, and the pass ends with nothing scheduled."""
+
+
+@mutant(
+    "dispatch_step",
+    breaks="requests_that_stay_waiting_keep_their_order",
+    corpus=["VLLM-32173"],
+    sizes=(2, 1, 1),
+)
+def skipped_requests_are_put_back_reversed(s: State, k: Any) -> None:
+    """Requests skipped in a pass go back to the head one by one, which turns their order round."""
+    s.before[:, :] = lambda x, y: s.old.before[y, x]
+
+
+@mutant("preempt_request", breaks="only_a_running_request_has_drafts", corpus=["VLLM-30916"], sizes=(1, 1, 2))
+def drafts_survive_a_preemption(s: State, r: Request) -> None:
+    """A preempted request keeps draft tokens of a context that it will recompute."""
+    s.drafts[r] = s.old.drafts[r]
+
+
+@mutant("fail_unanswered_row", breaks="the_engine_survives_every_breach", corpus=["VLLM-46263"])
+def an_unanswered_row_kills_the_engine(s: State, k: Any, r: Request) -> None:
+    """A scheduled id that is missing from the worker's answer raises KeyError."""
+    s.alive = False
+
+
+@mutant("end_turn", breaks="a_slot_in_use_has_a_request", corpus=["VLLM-53130"], sizes=(1, 1, 1))
+def a_parked_session_keeps_its_slot(s: State, k: Any, r: Request) -> None:
+    """A session that waits for its client counts against max_num_seqs."""
+    s.running_count = s.old.running_count
+
+
+@mutant("credit_empty_output", breaks="what_is_awaited_is_in_flight", corpus=["VLLM-52693"], sizes=(1, 1, 1))
+def an_empty_output_keeps_what_was_awaited(s: State, k: Any, r: Request) -> None:
+    """A turn that returns no token does not release its placeholders."""
+    s.placeholders[r] = s.old.placeholders[r]
+
+
+@mutant(
+    "end_turn",
+    breaks="an_output_is_credited_to_the_epoch_that_produced_it",
+    corpus=["VLLM-35755"],
+    sizes=(1, 1, 2),
+)
+def a_new_turn_takes_the_output_of_the_last(s: State, k: Any, r: Request) -> None:
+    """A turn ends while another step is in flight, whose output then counts for the next turn."""
+    s.row[:, r] = lambda j: ite(s.flight[j] == Flight.DISPATCHED, s.old.row[j, r], Row.NONE)
+
+
+@mutant(
+    "dispatch_step",
+    breaks="an_entry_that_a_step_reads_is_cached",
+    corpus=["VLLM-45347"],
+    features=["encoder"],
+)
+def an_entry_is_released_when_its_step_is_scheduled(s: State, k: Any) -> None:
+    """An encoder entry becomes evictable when its step is scheduled, not when it was executed."""
+    s.enc_holds[k, :] = False
+    s.enc_ref[:, :] = False
+
+
+@mutant("allocate_entry", breaks="a_cached_entry_is_not_to_be_dropped", corpus=["VLLM-52482"])
+def a_reallocated_entry_is_still_dropped(s: State, k: Any, r: Request, e: Any) -> None:
+    """An entry evicted and allocated again in one pass stays on the workers' drop list."""
+    s.enc_drop[e] = s.old.enc_drop[e]
+
+
+@mutant("release_entry", breaks="a_cached_entry_counts_against_the_budget", corpus=["VLLM-55733"])
+def the_budget_grows_with_every_release(s: State, r: Request, e: Any) -> None:
+    """Releasing an entry gives its budget back, while the entry stays in the cache."""
+    s.enc_used = s.enc_used - 1
+
+
+@mutant(
+    "abort_request",
+    breaks="the_engine_survives_every_end_of_a_request",
+    corpus=["VLLM-49146"],
+    sizes=(1, 1, 1),
+)
+def request_finished_needs_blocks(s: State, r: Request, hold: bool) -> None:
+    """A connector that assumes an allocation dies when a request ends before it had any block."""
+    s.alive = s.alive & exists(Block, lambda b: s.old.table[r, b])
+
+
+@mutant("abort_finished_request", breaks=TOUCHED, corpus=["VLLM-25067"], features=["send"])
+def aborting_a_held_request_frees_its_blocks(s: State, r: Request) -> None:
+    """An abort that comes after the finish frees blocks that are held for a send."""
+    forget_transfer(s, r, Kind.SEND)
+
+
+# further kinds, so that each property has somebody who breaks it
+
+
+@mutant("preempt_request", breaks="a_block_that_is_not_free_has_a_holder")
+def preemption_leaks_its_blocks(s: State, r: Request) -> None:
+    """A preempted request's blocks never return to the free pool."""
+    s.free[:] = lambda b: s.old.free[b]
+
+
+@mutant("abort_request", breaks="a_free_block_is_in_no_table", sizes=(2, 2, 1), features=["prefix"])
+def abort_frees_shared_blocks(s: State, r: Request, hold: bool) -> None:
+    """Blocks shared by a prefix hit are freed with the first of their requests."""
+    s.free[:] = lambda b: s.free[b] | s.old.table[r, b]
+
+
+@mutant("abort_request", breaks="a_held_block_is_not_in_the_free_list", features=["load"])
+def the_free_list_takes_pinned_blocks(s: State, r: Request, hold: bool) -> None:
+    """Blocks enter the free list although a transfer holds them."""
+    s.listed[:] = lambda b: ite(s.old.table[r, b], 1, s.listed[b])
+
+
+@mutant("stop_request", breaks="a_request_that_is_gone_has_no_block_table")
+def a_stopped_request_keeps_its_table(s: State, k: Any, r: Request, reason: Status, hold: bool) -> None:
+    """The table outlives its request."""
+    s.table[r, :] = lambda b: s.old.table[r, b]
+
+
+@mutant(
+    "retry_failed_load", breaks="a_waiting_request_without_loaded_kv_has_no_block_table", features=["load"]
+)
+def a_failed_load_keeps_its_blocks(s: State, r: Request) -> None:
+    """After a failed load the request waits again, with blocks that nobody will fill."""
+    s.table[r, :] = lambda b: s.old.table[r, b]
+
+
+@mutant("send_completes", breaks="only_an_outstanding_transfer_pins_blocks")
+def a_completed_send_keeps_its_pin(s: State, r: Request) -> None:
+    """The report is noted but the hold is not released."""
+    s.pinned[r, Kind.SEND, :] = lambda b: s.old.pinned[r, Kind.SEND, b]
+
+
+@mutant("receive_output", breaks="only_a_dispatched_step_holds_blocks", sizes=(1, 1, 1))
+def an_answered_step_keeps_its_blocks(s: State, k: Any) -> None:
+    """Deferred frees are never drained."""
+    s.step_holds[k, :] = lambda b: s.old.step_holds[k, b]
+
+
+@mutant(
+    "free_request",
+    breaks="an_outstanding_transfer_belongs_to_a_tracked_request",
+    corpus=["VLLM-15041"],
+    drop=["no transfer of this incarnation is outstanding"],
+    features=["send"],
+    sizes=(1, 1, 1),
+)
+def an_id_is_free_while_its_blocks_are_sent(s: State, r: Request) -> None:
+    """The id can be used again while the last owner's blocks are still being sent."""
+
+
+@mutant(
+    "trigger_handoff",
+    breaks="only_a_finished_request_sends",
+    sizes=(1, 1, 1),
+)
+def a_running_request_is_sent(s: State, r: Request, snapshot: Any) -> None:
+    """A send begins before the request has finished."""
+    s.transfer[r, Kind.SEND] = Transfer.ACTIVE
+
+
+@mutant(
+    "receive_fails",
+    breaks="a_request_that_waits_for_remote_kv_has_a_receive",
+    features=["load"],
+    sizes=(1, 1, 1),
+)
+def a_failed_load_is_forgotten(s: State, r: Request) -> None:
+    """The failure is consumed without a word to the request that waits."""
+    s.transfer[r, Kind.RECEIVE] = Transfer.NONE
+
+
+@mutant("preempt_request", breaks="a_request_is_in_one_queue_only", sizes=(1, 1, 1))
+def a_preempted_request_stays_in_the_running_list(s: State, r: Request) -> None:
+    """A request is put back to the waiting queue without leaving the running list."""
+    s.in_running[r] = True
+
+
+@mutant("admit_request", breaks="a_running_request_is_in_the_running_list", sizes=(1, 1, 1))
+def an_admitted_request_is_in_no_list(
+    s: State, k: Any, r: Request, hits: Any, fresh: Any, last: bool
+) -> None:
+    """The request runs but the next pass does not find it."""
+    s.in_running[r] = False
+
+
+@mutant("preempt_for_reset", breaks="an_unfinished_request_is_in_a_queue", sizes=(1, 1, 1))
+def a_reset_forgets_whom_it_preempts(s: State, r: Request) -> None:
+    """A preempted request is put back into no queue."""
+    s.in_waiting[r] = False
+
+
+@mutant("dispatch_step", breaks="the_waiting_order_has_no_cycle", sizes=(2, 1, 1))
+def everybody_is_ahead_of_everybody(s: State, k: Any) -> None:
+    """The order of skipped requests is merged instead of kept."""
+    s.before[:, :] = lambda x, y: s.old.before[x, y] | s.old.before[y, x]
+
+
+@mutant("admit_request", breaks="only_an_announced_request_takes_part_in_a_step", sizes=(1, 1, 1))
+def an_admitted_request_is_not_announced(
+    s: State, k: Any, r: Request, hits: Any, fresh: Any, last: bool
+) -> None:
+    """A worker is asked to run a request that it does not know."""
+    s.announced[r] = False
+
+
+@mutant("preempt_request", breaks="a_cached_block_has_its_content", features=["prefix"], sizes=(1, 2, 1))
+def a_preemption_leaves_promised_blocks_cached(s: State, r: Request) -> None:
+    """A victim scheduled in this pass leaves blocks in the prefix cache that nobody will compute."""
+    s.cached[:] = lambda b: s.old.cached[b]
+
+
+@mutant("receive_completes", breaks="a_cached_block_has_its_content", features=["prefix"], sizes=(1, 2, 1))
+def blocks_that_did_not_come_whole_are_cached(s: State, r: Request, bad: Any) -> None:
+    """A partly failed load enters all its blocks in the prefix cache."""
+    s.cached[:] = lambda b: s.old.cached[b] | s.old.pinned[r, Kind.RECEIVE, b]
+
+
+@mutant("credit_output", breaks="no_more_is_computed_than_known_or_awaited", sizes=(1, 1, 1))
+def refused_drafts_are_not_rolled_back(s: State, k: Any, r: Request, accepted: Any, drafted: bool) -> None:
+    """Computed tokens keep counting drafts that the model refused."""
+    s.computed[r] = s.old.computed[r]
+
+
+@mutant("preempt_for_reset", breaks="only_a_running_request_awaits_output", sizes=(1, 1, 1))
+def a_reset_keeps_what_was_awaited(s: State, r: Request) -> None:
+    """A preempted request still awaits outputs that will be dropped."""
+    s.placeholders[r] = s.old.placeholders[r]
+
+
+@mutant(
+    "start_receive",
+    breaks="what_is_in_use_was_promised",
+    drop=["its whole share can be promised"],
+    sizes=(2, 3, 1),
+)
+def more_is_promised_than_there_is(s: State, r: Request, hits: Any, fresh: Any, first: Any) -> None:
+    """Loads are admitted beyond what the pool can ever give."""
+    s.require(s.old.used + first <= pool_blocks)
+
+
+@mutant("refuse_unmatched_report", breaks="a_breach_is_blamed_on_its_party")
+def a_late_report_is_swallowed(s: State, r: Request, kind: Kind) -> None:
+    """An unmatched report is ignored without a trace."""
+    s.blamed[Party.CONNECTOR] = False
+
+
+@mutant("receive_fails", breaks="nobody_is_blamed_without_a_breach", features=["load"], sizes=(1, 1, 1))
+def a_failed_load_is_blamed(s: State, r: Request) -> None:
+    """A load failure, which the contract allows, is counted as a breach."""
+    s.blamed[Party.CONNECTOR] = True
+
+
+@mutant(
+    "stop_request",
+    breaks="a_final_status_is_final",
+    drop=["only once", "a row whose tokens count"],
+    features=["send"],
+)
+def a_stop_overwrites_a_final_status(s: State, k: Any, r: Request, reason: Status, hold: bool) -> None:
+    """An output in flight overwrites the reason of a request that was aborted."""
+    s.require(s.old.row[k, r] != Row.NONE)
+    do.set_status(s, r, reason)
+
+
+@mutant("evict_entry", breaks="an_entry_that_a_request_needs_is_cached", drop=["no request needs it"])
+def an_entry_in_need_is_evicted(s: State, e: Any) -> None:
+    """Eviction looks at steps only."""
+
+
+@mutant(
+    "abort_request",
+    breaks="a_transfer_ends_only_when_nobody_touches_its_blocks",
+    features=["load"],
+    sizes=(1, 1, 1),
+)
+def an_abort_drops_custody_of_a_load(s: State, r: Request, hold: bool) -> None:
+    """The record of who touches the blocks goes with the request."""
+    s.pinned[r, Kind.RECEIVE, :] = False
