@@ -13,6 +13,7 @@ from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang import text
 from vllm_lifecycle.spec.lang.build import Implication, Individual, SetOf, State, exists, forall, ite, when
 from vllm_lifecycle.spec.lang.define import Spec
+from vllm_lifecycle.spec.lang.machine import Fairness
 from vllm_lifecycle.spec.lang.sorts import BOOL, EnumSort, IntSort, UninterpretedSort
 
 
@@ -34,6 +35,7 @@ spec = Spec("example")
 spec.var("colour", Request, to=Colour, init=Colour.RED, module="m")
 spec.var("table", Request, Block, module="m")
 spec.var("free", Block, init=True, module="m")
+spec.var("level", Block, to=IntSort(0, 3), init=0, module="m")
 spec.var("size", to=IntSort(0, 3), init=0, module="m")
 
 
@@ -53,6 +55,11 @@ def wash(s: State, r: Request) -> None:
     s.colour[r] = ite(s.size <= 1, Colour.RED, Colour.GREEN)
     s.table[r, :] = False
     s.free[:] = lambda b: ~exists(Request, lambda r: s.table[r, b])
+
+
+def _count_up(s: State, b: Block) -> None:
+    s.size = ite(s.free[b], 3, 0)
+    s.level[b] = 1
 
 
 @spec.safety()
@@ -98,6 +105,15 @@ def test_guards_and_updates_read_as_sentences() -> None:
         "colour'[r] = (if size <= 1 then RED else GREEN)",
         "table'[r, b] = false for all b",
         "free'[b] = (not (there is r2: r2 != r and table[r2, b]))",
+    )
+
+
+def test_an_update_by_cases_says_else_and_leaves_out_what_stays() -> None:
+    row = spec.build_action(_count_up, by="client", feature="core", fairness=Fairness.NONE, source={})
+    assert text.updates(row) == (
+        "size' = 3 where free[b]",
+        "else size' = 0",
+        "level'[b] = 1",
     )
 
 
@@ -149,6 +165,8 @@ SAMPLES = [
     t.Ite(P, Q, t.Ite(Q, R, P)),
     t.conj(t.Ite(P, Q, R), Q),
     t.Le(t.Sub(N, t.Sub(t.integer(2), N)), t.integer(1)),
+    t.Le(t.integer(1), N),
+    t.neg(t.Le(t.integer(1), N)),
     t.neg(t.Le(t.Add(N, t.Add(N, t.integer(1))), t.integer(3))),
 ]
 

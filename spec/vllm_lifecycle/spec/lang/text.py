@@ -84,9 +84,9 @@ def assignments(name: str, function: t.Function, taken: Iterable[str] = ()) -> l
 
 def _branches(name: str, params: tuple[t.Var, ...], body: t.Term, names: dict[str, str]) -> Iterable[str]:
     """Peel the nested `if the argument is the place` that assignments make; the innermost old value is not shown."""
-    unchanged = t.Read(name, params, t.sort_of(body))
-    while body != unchanged:
-        cond, new, body = _split(body, unchanged)
+    other = ""
+    while not _unchanged(body, name, params):
+        cond, new, rest_of_body = _split(body, name, params)
         place = {}
         rest = []
         for part in t.conjuncts(cond):
@@ -97,25 +97,33 @@ def _branches(name: str, params: tuple[t.Var, ...], body: t.Term, names: dict[st
                 place[target[0]] = target[1]
         shown = [text(place.get(p, p), names) for p in params]
         left = [names[p.name] for p in params if p not in place]
-        line = f"{_place(name, ', '.join(shown), True)} = {_wrapped(t.substitute(new, place), names, _SUM)}"
+        line = f"{other}{_place(name, ', '.join(shown), True)} = {_wrapped(t.substitute(new, place), names, _SUM)}"
         if rest:
             line += f" where {text(t.substitute(t.conj(*rest), place), names)}"
         elif left and isinstance(new, t.Lit):
             line += f" for all {', '.join(left)}"
         yield line
+        if rest_of_body is None:
+            return
+        body, other = rest_of_body, "else "
 
 
-def _split(body: t.Term, unchanged: t.Read) -> tuple[t.Term, t.Term, t.Term]:
+def _unchanged(term: t.Term, name: str, params: tuple[t.Var, ...]) -> bool:
+    return isinstance(term, t.Read) and (term.var, term.args, term.primed) == (name, params, False)
+
+
+def _split(body: t.Term, name: str, params: tuple[t.Var, ...]) -> tuple[t.Term, t.Term, t.Term | None]:
     """Condition, value there, value elsewhere; booleans were folded to connectives and are unfolded here."""
     match body:
         case t.Ite(cond, then, other):
             return cond, then, other
-        case t.And(args) if unchanged in args:
-            return t.neg(t.conj(*(a for a in args if a != unchanged))), t.FALSE, unchanged
-        case t.Or(args) if unchanged in args:
-            return t.disj(*(a for a in args if a != unchanged)), t.TRUE, unchanged
+        case t.And(args) | t.Or(args) if old := [a for a in args if _unchanged(a, name, params)]:
+            others = [a for a in args if a not in old]
+            if isinstance(body, t.And):
+                return t.neg(t.conj(*others)), t.FALSE, old[0]
+            return t.disj(*others), t.TRUE, old[0]
         case _:
-            return t.TRUE, body, unchanged
+            return t.TRUE, body, None
 
 
 def _pinned(part: t.Term, params: tuple[t.Var, ...]) -> tuple[t.Var, t.Term] | None:
@@ -152,7 +160,7 @@ def _show(term: t.Term, names: dict[str, str]) -> tuple[str, int]:
             level = _IMPLIES if sign == "<->" else _COMPARE
             return f"{_wrapped(left, names, level + 1)} {sign} {_wrapped(right, names, level + 1)}", level
         case t.Le(left, right):
-            return f"{_wrapped(left, names, _SUM)} <= {_wrapped(right, names, _SUM)}", _COMPARE
+            return _compared(left, right, "<=", ">=", names)
         case t.Add(left, right):
             return f"{_wrapped(left, names, _SUM)} + {_wrapped(right, names, _ATOM)}", _SUM
         case t.Sub(left, right):
@@ -177,13 +185,20 @@ def _negated(arg: t.Term, names: dict[str, str]) -> tuple[str, int]:
         case t.Eq(left, right) if t.sort_of(left) != BOOL:
             return f"{_wrapped(left, names, _SUM)} != {_wrapped(right, names, _SUM)}", _COMPARE
         case t.Le(left, right):
-            return f"{_wrapped(left, names, _SUM)} > {_wrapped(right, names, _SUM)}", _COMPARE
+            return _compared(left, right, ">", "<", names)
         case t.InSet(set_name, element):
             return f"{_wrapped(element, names, _SUM)} not in {set_name}", _COMPARE
         case t.Or(args) if found := _alternatives(args, names, negated=False, inverted=True):
             return found
         case _:
             return f"not {_wrapped(arg, names, _COMPARE)}", _NOT
+
+
+def _compared(left: t.Term, right: t.Term, sign: str, turned: str, names: dict[str, str]) -> tuple[str, int]:
+    """A comparison with its literal, if any, on the right."""
+    if isinstance(left, t.Lit):
+        left, right, sign = right, left, turned
+    return f"{_wrapped(left, names, _SUM)} {sign} {_wrapped(right, names, _SUM)}", _COMPARE
 
 
 def _joined(args: Iterable[t.Term], word: str, level: int, names: dict[str, str]) -> tuple[str, int]:

@@ -1,0 +1,245 @@
+"""The commands: options and help, nothing else. Each turns its options into stages (see `services`) and hands them to `run`.
+
+Help is plain text that teaches by examples; it is shown without importing an engine, z3, numpy or vLLM.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from vllm_lifecycle.adapters.cli.run import Format, finish
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result on standard output.")]
+DetailsOption = Annotated[bool, typer.Option("--details", "-d", help="A row for each claim.")]
+SeedsOption = Annotated[int, typer.Option(help="Prove each obligation under that many solver seeds.")]
+TimeoutOption = Annotated[float, typer.Option(help="Seconds for one obligation, then it is not established.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(context: typer.Context) -> None:
+    """The request and KV-block lifecycles of an LLM serving scheduler: specified, proved, explored, held against vLLM.
+
+    \b
+    vllm-lifecycle check                     everything: proof, exploration, mutants
+    vllm-lifecycle check vllm                drive the installed vLLM's own Scheduler and judge it
+    vllm-lifecycle check my.pkg:MyScheduler  the same for your scheduler class
+    vllm-lifecycle explain RUNNING           what a state, action or property means
+
+    \b
+    Exit codes: 0 everything holds, 1 usage or internal error, 2 refuted (a counterexample is shown),
+    3 not established (a bound, a time-out or Ctrl-C came first).
+    Add --debug to any command to see the traceback of an error.
+    """
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def check(
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TARGET]",
+            help="`vllm`, or a scheduler class as pkg.mod:Class. Without: the specification.",
+        ),
+    ] = None,
+    scope: Annotated[
+        list[str] | None,
+        typer.Option("--scope", help="What to explore; may be given more than once. See `explore`."),
+    ] = None,
+    contract: Annotated[
+        str | None,
+        typer.Option(
+            help="TARGET only: `legal` plays a well-behaved world (default), `hostile` also late, repeated and foreign signals."
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="TARGET only: time for the search (default 60).")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="TARGET only: seed of the random part (default 0).")
+    ] = None,
+    seeds: SeedsOption = 1,
+    timeout: TimeoutOption = 30.0,
+    details: DetailsOption = False,
+    form: FormatOption = Format.text,
+) -> None:
+    """Check everything, or a real scheduler class.
+
+    Without TARGET the specification is checked: every property proved for any number of requests and blocks,
+    explored exhaustively at small scopes, and every known defect refuted as a variant of the specification.
+
+    With TARGET a real scheduler is built on the CPU with a tiny configuration (no GPU, no model), driven through
+    its public API, and judged by the same properties after every call. This needs vLLM in the same environment.
+
+    \b
+    Examples
+      vllm-lifecycle check
+      vllm-lifecycle check --scope 2x2 --details
+      vllm-lifecycle check vllm --seconds 120
+      vllm-lifecycle check my.pkg:MyScheduler --contract hostile --format json
+    """
+    from vllm_lifecycle.adapters.cli import services
+
+    if target is None:
+        services.reject_target_options(contract=contract, seconds=seconds, seed=seed)
+        stages = services.check_everything(
+            tuple(scope or ()), services.ProofOptions(seeds=seeds, timeout=timeout)
+        )
+    else:
+        options = services.TargetOptions(
+            target, tuple(scope or ()), contract or "legal", seconds or 60.0, seed or 0
+        )
+        stages = services.check_target(options)
+    finish("check" if target is None else f"check {target}", stages, form, details=details)
+
+
+@app.command()
+def prove(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[PROPERTY]...", help="Only these properties.")
+    ] = None,
+    seeds: SeedsOption = 1,
+    cores: Annotated[
+        bool, typer.Option("--cores", help="Say which invariants each obligation needs.")
+    ] = False,
+    cvc5: Annotated[
+        bool, typer.Option("--cvc5", help="Ask cvc5 too (extra `cvc5`); both must agree.")
+    ] = False,
+    timeout: TimeoutOption = 30.0,
+    details: DetailsOption = False,
+    form: FormatOption = Format.text,
+) -> None:
+    """Prove the properties for any size.
+
+    Any number of requests, blocks, transfers and steps: each action must keep each invariant, one small obligation
+    each, given to z3. What fails comes with a minimal counterexample to induction; `unknown` never counts as proved.
+
+    \b
+    Examples
+      vllm-lifecycle prove --seeds 3
+      vllm-lifecycle prove a_free_block_has_no_holder --cores
+    """
+    from vllm_lifecycle.adapters.cli import services
+
+    options = services.ProofOptions(tuple(names or ()), seeds, cores, cvc5, timeout)
+    finish("prove", services.prove(options), form, details=details)
+
+
+@app.command()
+def explore(
+    scope: Annotated[
+        list[str] | None,
+        typer.Option("--scope", help="Requests x blocks, as 3x3, or a named scope; may be repeated."),
+    ] = None,
+    features: Annotated[str | None, typer.Option(help="Only these features, separated by commas.")] = None,
+    modules: Annotated[
+        str | None, typer.Option(help="Only the state of these modules, separated by commas.")
+    ] = None,
+    symmetry: Annotated[
+        bool, typer.Option("--symmetry/--no-symmetry", help="Take states that differ by names only as one.")
+    ] = True,
+    max_states: Annotated[
+        int | None, typer.Option(help="Stop after that many states: not established.")
+    ] = None,
+    max_memory: Annotated[str | None, typer.Option(help="Stop at that much memory, as 500MB or 4GB.")] = None,
+    liveness: Annotated[
+        bool, typer.Option("--liveness", help="Check progress properties too (no symmetry).")
+    ] = False,
+    details: DetailsOption = False,
+    form: FormatOption = Format.text,
+) -> None:
+    """Explore every reachable state of a small scope.
+
+    A violation comes with its shortest trace; a search that was cut off is never taken for complete.
+
+    \b
+    Examples
+      vllm-lifecycle explore --scope 2x3
+      vllm-lifecycle explore --scope 3x3 --max-memory 4GB
+      vllm-lifecycle explore --scope 2x2 --liveness --details
+    """
+    from vllm_lifecycle.adapters.cli import services
+
+    options = services.ExploreOptions(
+        tuple(scope or ()),
+        services.names_of(features),
+        services.names_of(modules),
+        symmetry,
+        max_states,
+        services.bytes_of(max_memory),
+        liveness,
+    )
+    finish("explore", services.explore(options), form, details=details)
+
+
+@app.command()
+def mutants(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these mutants.")
+    ] = None,
+    details: DetailsOption = False,
+    form: FormatOption = Format.text,
+) -> None:
+    """Refute every known defect.
+
+    Each defect is a variant of the specification, and the property named for it must fall. Prints which property
+    kills which defect, and how long the shortest trace to the violation is.
+
+    \b
+    Examples
+      vllm-lifecycle mutants
+      vllm-lifecycle mutants abort_frees_receiving_blocks --details
+    """
+    from vllm_lifecycle.adapters.cli import services
+
+    finish("mutants", services.mutants(tuple(names or ())), form, details=details or bool(names))
+
+
+@app.command()
+def explain(
+    name: Annotated[
+        str | None, typer.Argument(help="A property, action, state, variable, witness or catalogue id.")
+    ] = None,
+    form: FormatOption = Format.text,
+) -> None:
+    """Say what a property, action or state means.
+
+    In plain words, read off the specification; without NAME, all names are listed.
+
+    \b
+    Examples
+      vllm-lifecycle explain
+      vllm-lifecycle explain a_free_block_has_no_holder
+      vllm-lifecycle explain WAITING_FOR_REMOTE_KVS
+      vllm-lifecycle explain P1
+    """
+    from vllm_lifecycle.adapters.cli import explain as words
+    from vllm_lifecycle.adapters.cli import render
+    from vllm_lifecycle.adapters.cli.run import emit
+
+    entries = words.contents() if name is None else words.entries(name)
+    emit(render.entries_to_json(entries) if form is Format.json else render.entries_to_text(entries))
+
+
+@app.command()
+def version(form: FormatOption = Format.text) -> None:
+    """Print the versions in use."""
+    from vllm_lifecycle.adapters.cli import render, services
+    from vllm_lifecycle.adapters.cli.run import emit
+
+    found = services.versions()
+    emit(
+        render.dump(found)
+        if form is Format.json
+        else render.table(list(found.items()), ("package", "version"))
+    )

@@ -1,0 +1,167 @@
+"""Reports, verdicts and traces as text and as JSON: the only place that lays them out.
+
+Text: one table row for each section, or for each claim with `details`; then everything that does not hold, each with its reason
+and trace; then the assumptions, once each; then one closing line with the outcome. JSON: the same report, nothing left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from vllm_lifecycle.adapters.cli.explain import Entry
+from vllm_lifecycle.adapters.cli.report import Report, Section
+from vllm_lifecycle.spec.check.verdict import Outcome, TraceStep, Verdict
+
+_COLOURS = {Outcome.HOLDS: "32", Outcome.REFUTED: "31", Outcome.NOT_ESTABLISHED: "33"}
+_SHOWN_NUMBERS = ("obligations", "states", "transitions", "depth", "length", "seconds")
+
+
+def to_text(report: Report, *, details: bool, colour: bool) -> str:
+    """The report for people; `details` gives each claim a row."""
+    blocks = [_table(report, details=details, colour=colour)]
+    failures = [v for s in report.sections for v in s.verdicts if v.outcome is not Outcome.HOLDS]
+    blocks += [_failure(v) for v in failures]
+    blocks += [_uses(v) for s in report.sections for v in s.verdicts if v.numbers.get("uses")]
+    assumptions = dict.fromkeys(a for s in report.sections for v in s.verdicts for a in v.assumptions)
+    if assumptions:
+        blocks.append("\n".join(["assumptions:", *(f"  {a}" for a in assumptions)]))
+    blocks.append(f"{report.command}: {report.outcome.value} ({report.seconds:.1f} s)")
+    return "\n\n".join(blocks)
+
+
+def to_json(report: Report) -> str:
+    """The report for programs."""
+    return dump(
+        {
+            "command": report.command,
+            "outcome": report.outcome.value,
+            "exit_code": report.exit_code,
+            "seconds": round(report.seconds, 3),
+            "sections": [
+                {
+                    "title": s.title,
+                    "outcome": s.outcome.value,
+                    "seconds": round(s.seconds, 3),
+                    "verdicts": [_as_data(v) for v in s.verdicts],
+                }
+                for s in report.sections
+            ],
+        }
+    )
+
+
+def dump(data: Mapping[str, Any]) -> str:
+    """Any result as JSON text; values that JSON does not know are written as text."""
+    return json.dumps(data, indent=1, default=str, ensure_ascii=False)
+
+
+def entries_to_text(entries: Sequence[Entry]) -> str:
+    """Explanations for people."""
+    return "\n\n".join(_entry(e) for e in entries)
+
+
+def entries_to_json(entries: Sequence[Entry]) -> str:
+    """Explanations for programs."""
+    return dump(
+        {"entries": [{"kind": e.kind, "name": e.name, "doc": e.doc, **dict(e.facts)} for e in entries]}
+    )
+
+
+def trace_lines(trace: Sequence[TraceStep]) -> list[str]:
+    """One numbered line for each step, with the changes below it."""
+    lines: list[str] = []
+    for number, step in enumerate(trace, start=1):
+        lines.append(f"{number:3}. {step if step.params else step.action}")
+        lines += [f"       {name} = {text}" if text else f"       {name}" for name, text in step.changes]
+    return lines
+
+
+def table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> str:
+    """Columns padded to their widest cell."""
+    whole = [header, *rows]
+    widths = [max(len(row[i]) for row in whole) for i in range(len(header))]
+    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in whole]
+    return "\n".join(lines)
+
+
+def _as_data(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "claim": verdict.claim,
+        "outcome": verdict.outcome.value,
+        "engine": verdict.engine,
+        "scope": verdict.scope,
+        "assumptions": list(verdict.assumptions),
+        "reason": verdict.reason,
+        "trace": [
+            {"action": s.action, "params": dict(s.params), "changes": dict(s.changes)} for s in verdict.trace
+        ],
+        "numbers": dict(verdict.numbers),
+    }
+
+
+def _table(report: Report, *, details: bool, colour: bool) -> str:
+    if details:
+        rows = [
+            (v.outcome, v.claim, v.scope, _numbers(v.numbers)) for s in report.sections for v in s.verdicts
+        ]
+        header = ("outcome", "claim", "scope", "numbers")
+    else:
+        rows = [(s.outcome, s.title, _claims(s), f"{s.seconds:.1f} s") for s in report.sections]
+        header = ("outcome", "checked", "claims", "time")
+    shown = table([(outcome.value, *rest) for outcome, *rest in rows], header)
+    if not colour:
+        return shown
+    first, *lines = shown.split("\n")
+    return "\n".join([first, *(_paint(line, row[0]) for line, row in zip(lines, rows, strict=True))])
+
+
+def _paint(line: str, outcome: Outcome) -> str:
+    word = outcome.value
+    return f"\033[{_COLOURS[outcome]}m{word}\033[0m{line.removeprefix(word)}"
+
+
+def _claims(section: Section) -> str:
+    return ", ".join(f"{count} {outcome.value}" for outcome, count in section.tally.items()) or "none"
+
+
+def _numbers(numbers: Mapping[str, Any]) -> str:
+    parts = []
+    for name in _SHOWN_NUMBERS:
+        if name in numbers:
+            number = numbers[name]
+            if name == "seconds":
+                parts.append(f"{number:.1f} s")
+            else:
+                parts.append(f"{number:,} {name}" if isinstance(number, int) else f"{number} {name}")
+    return ", ".join(parts)
+
+
+def _failure(verdict: Verdict) -> str:
+    where = ", ".join(part for part in (verdict.engine, verdict.scope) if part)
+    lines = [f"{verdict.outcome.value}: {verdict.claim}" + (f"  [{where}]" if where else "")]
+    if verdict.reason:
+        lines.append(f"  {verdict.reason}")
+    for name, evidence in verdict.numbers.items():
+        if isinstance(evidence, str) and "\n" in evidence:
+            lines += [f"  {name}:", *(f"    {line}" for line in evidence.splitlines())]
+    return "\n".join([*lines, *_indented(trace_lines(verdict.trace))])
+
+
+def _uses(verdict: Verdict) -> str:
+    rows = [f"{obligation}: {', '.join(claims)}" for obligation, claims in verdict.numbers["uses"].items()]
+    return "\n".join([f"{verdict.claim} uses", *_indented(rows)])
+
+
+def _entry(entry: Entry) -> str:
+    lines = (
+        [] if entry.kind == "contents" else [f"{entry.kind} {entry.name}", *_indented(entry.doc.splitlines())]
+    )
+    for heading, facts in entry.facts:
+        lines += [f"{heading}:", *_indented(facts)]
+    return "\n".join(lines)
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"  {line}" for line in lines]

@@ -1,0 +1,103 @@
+"""Running stages: collect verdicts as they come, keep what is there on Ctrl-C, print the report, leave with its code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable
+from enum import StrEnum
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from vllm_lifecycle.adapters.cli.report import Progress, Report, Section, Stage
+from vllm_lifecycle.spec.check.verdict import Outcome, Verdict
+
+
+class Format(StrEnum):
+    """How the result is printed on standard output."""
+
+    text = "text"
+    json = "json"
+
+
+def finish(command: str, stages: Iterable[Stage], form: Format, *, details: bool) -> NoReturn:
+    """Run the stages, print the report and leave with its exit code."""
+    from vllm_lifecycle.adapters.cli import render
+
+    report = carry_out(command, stages)
+    if form is Format.json:
+        emit(render.to_json(report))
+    else:
+        emit(render.to_text(report, details=details, colour=_coloured()))
+    raise typer.Exit(report.exit_code)
+
+
+def carry_out(command: str, stages: Iterable[Stage]) -> Report:
+    """Run the stages one after the other; Ctrl-C ends the current one and skips the rest."""
+    from vllm_lifecycle.adapters.cli.progress import Reporter
+
+    reporter = Reporter()
+    report = Report(command)
+    start = time.monotonic()
+    with _Interrupt() as interrupt:
+        for stage in stages:
+            section = Section(stage.title)
+            report.sections.append(section)
+            begun = time.monotonic()
+            reporter.begin(stage.title)
+            try:
+                # What a scheduler under test or vLLM itself prints must not get into the result.
+                with contextlib.redirect_stdout(sys.stderr):
+                    _collect(stage, section, reporter.line)
+            except KeyboardInterrupt:
+                interrupt.seen = True
+            if interrupt.seen:
+                reason = "interrupted: the rest of this section was not checked"
+                section.verdicts.append(Verdict(stage.title, Outcome.NOT_ESTABLISHED, "", "", reason=reason))
+            section.seconds = time.monotonic() - begun
+            reporter.end(f"{section.outcome.value}, {section.seconds:.1f} s")
+            if interrupt.seen:
+                break
+    report.seconds = time.monotonic() - start
+    return report
+
+
+def _collect(stage: Stage, section: Section, progress: Progress) -> None:
+    for verdict in stage.run(progress):
+        section.verdicts.append(verdict)
+
+
+def emit(text: str) -> None:
+    """Print a result; a reader that went away (`| head`) is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        # The interpreter flushes standard output once more at exit: give it somewhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _coloured() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+class _Interrupt:
+    """Remembers a Ctrl-C even if an engine swallowed the exception to give a partial answer."""
+
+    def __init__(self) -> None:
+        self.seen = False
+
+    def __enter__(self) -> _Interrupt:
+        self._before = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _handle(self, _signal: int, _frame: FrameType | None) -> None:
+        self.seen = True
+        raise KeyboardInterrupt

