@@ -1,7 +1,7 @@
 """Claims: what is looked for in states and in steps (violations of properties, witnesses), tested many states at once.
 
-A target is a formula that is true where the thing is found. All targets of one kind share a circuit and one bit that says
-"any of them", so a state without news costs a few tests. Targets that were found are dropped.
+A target is a formula that is true where the thing is found. All targets of one kind share a network and one plane that says
+"any of them", so states without news cost one look. Targets that were found are dropped.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vllm_lifecycle.spec.check.explicit.circuit import Circuit
-from vllm_lifecycle.spec.check.explicit.formula import FALSE, TRUE
-from vllm_lifecycle.spec.check.explicit.layout import WORD, Word
+from vllm_lifecycle.spec.check.explicit.formula import FALSE
+from vllm_lifecycle.spec.check.explicit.layout import Word
 from vllm_lifecycle.spec.check.explicit.model import Model
+from vllm_lifecycle.spec.check.explicit.planes import members, valid
 from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.machine import Property, Witness
 
@@ -39,6 +39,9 @@ def occurrence(model: Model, witness: Witness) -> Target:
     return Target(witness.name, model.claim(witness.params, (witness.term,)), witness.on_step)
 
 
+CHUNK = 1 << 15
+
+
 class Watch:
     """Looks for targets in words; answers the first place of each new find."""
 
@@ -49,41 +52,36 @@ class Watch:
         self._compile()
 
     def _compile(self) -> None:
-        formulas = self._model.formulas
-        self._circuit: Circuit = self._model.step_circuit() if self._on_step else self._model.state_circuit()
-        self._bits = [self._circuit.bit(g.node) for g in self._targets if g.node != TRUE]
-        some = formulas.disj(g.node for g in self._targets)
-        self._always = some == TRUE
-        self._any = self._circuit.bit(some) if FALSE < some and not self._always else None
+        some = self._model.formulas.disj(g.node for g in self._targets)
+        self._network = self._model.step_network() if self._on_step else self._model.state_network()
+        self._planes = np.array([self._network.plane(g.node) for g in self._targets], np.intp)
+        self._any = self._network.plane(some)
 
     def __bool__(self) -> bool:
         return bool(self._targets)
 
     def look(self, words: list[Word]) -> list[tuple[str, int]]:
         """New finds as (name, index of the first state); the targets found are dropped."""
-        if not self._targets or not len(words[0]):
-            return []
-        extended = self._circuit.extend(words)
-        if self._any is not None and not self._always and not _test(extended, self._any).any():
+        count = len(words[0])
+        if not self._targets or not count:
             return []
         found: list[tuple[str, int]] = []
-        left: list[Target] = []
-        for target in self._targets:
-            if target.node == TRUE:
-                found.append((target.name, 0))
-                continue
-            hits = np.flatnonzero(_test(extended, self._circuit.bit(target.node)))
-            if len(hits):
-                found.append((target.name, int(hits[0])))
-            else:
-                left.append(target)
-        if found:
-            self._targets = left
-            self._compile()
+        for low in range(0, count, CHUNK):
+            part = [w[low : low + CHUNK] for w in words]
+            found += [(name, at + low) for name, at in self._look(part)]
         return found
 
-
-def _test(words: list[Word], bit: tuple[int, bool]) -> Word:
-    position, positive = bit
-    set_ = words[position // WORD] >> np.uint64(position % WORD) & np.uint64(1)
-    return set_ == np.uint64(positive)  # type: ignore[return-value]
+    def _look(self, words: list[Word]) -> list[tuple[str, int]]:
+        if not self._targets:
+            return []
+        count = len(words[0])
+        real = valid(count)
+        planes = self._network.evaluate(words)
+        if not (planes[self._any] & real).any():
+            return []
+        which, states = members(planes.take(self._planes, axis=0) & real, count)
+        first = {w: int(s) for w, s in zip(which[::-1].tolist(), states[::-1].tolist(), strict=True)}
+        found = [(self._targets[i].name, first[i]) for i in sorted(first)]
+        self._targets = [g for i, g in enumerate(self._targets) if i not in first]
+        self._compile()
+        return found

@@ -179,6 +179,10 @@ class Formulas:
         memo[node] = result
         return result
 
+    def size(self, node: int) -> int:
+        """The number of literals, repetitions counted."""
+        return len(self.literals[node]) + sum(self.size(p) for p in self.parts[node])
+
     def cells(self, node: int, into: set[int]) -> None:
         """Add the cells that the formula mentions."""
         into.update(c for c, _ in self.literals[node])

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from vllm_lifecycle.spec.check.explicit.circuit import Circuit
 from vllm_lifecycle.spec.check.explicit.expand import Expander
 from vllm_lifecycle.spec.check.explicit.formula import Formulas, Transfer
 from vllm_lifecycle.spec.check.explicit.ground import BOOLEANS, Ground
 from vllm_lifecycle.spec.check.explicit.layout import WORD, Field, Layout, Word
+from vllm_lifecycle.spec.check.explicit.planes import Network, Outputs
 from vllm_lifecycle.spec.check.explicit.rows import Row, RowBuilder
 from vllm_lifecycle.spec.check.explicit.values import possible_values
 from vllm_lifecycle.spec.lang import evaluate as ev
@@ -39,10 +39,11 @@ class Model:
         self.formulas = Formulas(sets + [BOOLEANS] * width + sets)
         self.transfer = Transfer(self.ground.formulas, self.formulas)
         self.layout = Layout(machine, self.ground, sets)
-        circuit = Circuit(self.formulas, self.layout.fields.__getitem__, self.layout.words)
-        builder = RowBuilder(self.transfer, self.layout, circuit)
+        network = self.state_network()
+        outputs = Outputs(network)
+        builder = RowBuilder(self.transfer, self.layout, network, outputs)
         rows: list[Row] = [row for instance in instances for row in builder.rows(instance)]
-        self.expander = Expander(rows, self.layout, circuit)
+        self.expander = Expander(rows, self.layout, network, outputs)
 
     @property
     def rows(self) -> list[Row]:
@@ -69,12 +70,12 @@ class Model:
         """The negation of a formula."""
         return self.formulas.neg(node)
 
-    def state_circuit(self) -> Circuit:
-        """A circuit over the words of one state."""
-        return Circuit(self.formulas, self.layout.fields.__getitem__, self.layout.words)
+    def state_network(self) -> Network:
+        """A network over the words of one state."""
+        return Network(self.formulas, self.layout.fields.__getitem__, self.layout.words)
 
-    def step_circuit(self) -> Circuit:
-        """A circuit over the words of a state followed by those of its successor."""
+    def step_network(self) -> Network:
+        """A network over the words of a state followed by those of its successor."""
         shift = self.ground.free
         offset = self.layout.words * WORD
 
@@ -84,7 +85,7 @@ class Model:
             field = self.layout.fields[cell - shift]
             return Field(field.at + offset, field.bits, field.ordinals)
 
-        return Circuit(self.formulas, place, 2 * self.layout.words)
+        return Network(self.formulas, place, 2 * self.layout.words)
 
     def decode(self, state: State) -> dict[ev.Cell, Any]:
         """The concrete state of packed words."""

@@ -1,4 +1,4 @@
-"""Rows: action instances as masks. `enabled iff bits & mask == value`; `next = (state & keep) ^ put ^ moved bits`.
+"""Rows: action instances as masks. `next = (state & keep) ^ put ^ moved bits`, where the guard's plane is true.
 
 One row per instance and per choice of its set-valued parameters. A next bit that depends on the state is a derived bit moved
 into place; bits with the same shift move together, so `free[b] := nobody holds b` costs one shift for all blocks. A row that
@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vllm_lifecycle.spec.check.explicit.circuit import Circuit, Cube
 from vllm_lifecycle.spec.check.explicit.formula import FALSE, TRUE, Formulas, Transfer
 from vllm_lifecycle.spec.check.explicit.ground import Choice, Instance
 from vllm_lifecycle.spec.check.explicit.layout import WORD, Layout
+from vllm_lifecycle.spec.check.explicit.planes import Network, Outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,11 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One ground action with all parameters fixed; `fault` names the cell and number of an error row."""
+    """One ground action with all parameters fixed: `guard` is a plane; `fault` names cell and number of an error row."""
 
     instance: Instance
     chosen: tuple[Choice, ...]
-    guard: Cube
+    guard: int
     keep: int
     put: int
     moves: tuple[Move, ...]
@@ -59,11 +59,12 @@ class _Effect:
 class RowBuilder:
     """Makes rows from instances, over the formulas of cells with possible values only."""
 
-    def __init__(self, transfer: Transfer, layout: Layout, circuit: Circuit) -> None:
+    def __init__(self, transfer: Transfer, layout: Layout, network: Network, outputs: Outputs) -> None:
         self.transfer = transfer
         self.formulas: Formulas = transfer.target
         self.layout = layout
-        self.circuit = circuit
+        self.network = network
+        self.outputs = outputs
         self.all = sum(f.mask for f in layout.fields.values())
 
     def rows(self, instance: Instance) -> Iterator[Row]:
@@ -108,13 +109,13 @@ class RowBuilder:
                 bad = f.tidy(f.conj((here, f.assume(node, known, memo))))
                 if bad != FALSE:
                     wrong = f.disj((wrong, bad))
-                    yield Row(instance, chosen, self.circuit.cube(bad), 0, 0, (), (cell, value))
+                    yield Row(instance, chosen, self.network.plane(bad), 0, 0, (), (cell, value))
             if wrong != FALSE:
                 here = f.conj((here, f.neg(wrong)))
                 if here == FALSE:
                     continue
             moves = self._moves(effect)
-            yield Row(instance, chosen, self.circuit.cube(here), effect.keep, effect.put, moves)
+            yield Row(instance, chosen, self.network.plane(here), effect.keep, effect.put, moves)
 
     def _choices(
         self, guard: int, choices: tuple[Choice, ...]
@@ -163,19 +164,17 @@ class RowBuilder:
                 continue
             if toggle == TRUE:
                 effect.put |= 1 << target
-            elif self.circuit.size(toggle) < self.circuit.size(new):
+            elif f.size(toggle) < f.size(new):
                 effect.wanted.append((toggle, target))
             else:
                 effect.keep &= ~(1 << target)
                 effect.wanted.append((new, target))
 
     def _moves(self, effect: _Effect) -> tuple[Move, ...]:
-        """Moves for the wanted formulas; a bit that holds a formula's negation is flipped by `put`."""
+        """Moves for the wanted formulas."""
         masks: dict[tuple[int, int, int], int] = {}
-        bits = self.circuit.bits(effect.wanted)
-        for (position, positive), (_, target) in zip(bits, effect.wanted, strict=True):
-            if not positive:
-                effect.put ^= 1 << target
+        planes = [(self.network.plane(node), target) for node, target in effect.wanted]
+        for position, (_, target) in zip(self.outputs.places(planes), planes, strict=True):
             key = (position // WORD, target // WORD, target % WORD - position % WORD)
             masks[key] = masks.get(key, 0) | 1 << target % WORD
         return tuple(Move(*key, mask) for key, mask in sorted(masks.items()))
