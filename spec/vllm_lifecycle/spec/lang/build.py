@@ -400,6 +400,11 @@ class Implication:
         self.consequent = consequent
 
 
+def always(*claim: object) -> Implication:
+    """A claim without a case: it cannot hold for want of cases, so it needs no witness."""
+    return Implication(Expr(t.TRUE), every(*claim))
+
+
 class when:  # noqa: N801 - reads as a word of the language
     """Start of a property: `when(antecedent).then(consequent)`."""
 
@@ -408,4 +413,8 @@ class when:  # noqa: N801 - reads as a word of the language
 
     def then(self, *consequent: object) -> Implication:
         """The claim wherever the antecedent holds."""
+        if self._antecedent.term == t.TRUE:
+            raise DefinitionError(
+                "the antecedent is always true: name the interesting case, or write always(claim)"
+            )
         return Implication(self._antecedent, every(*consequent))

@@ -219,10 +219,6 @@ class Spec:
                     raise DefinitionError(
                         "a property without a witness could hold for want of cases: return when(interesting case).then(claim)"
                     )
-                if claim.antecedent.term == t.TRUE:
-                    raise DefinitionError(
-                        "the antecedent is always true: name the interesting case, which must be reachable"
-                    )
                 if claim.antecedent.term == t.FALSE:
                     raise DefinitionError("the antecedent is never true: the property says nothing")
                 row = Property(
@@ -236,9 +232,10 @@ class Spec:
                     _doc(function),
                 )
                 self._properties[name] = row
-                self._add_witness(
-                    Witness(f"can_reach_the_case_of_{name}", params, row.antecedent, name, _doc(function))
-                )
+                if row.antecedent != t.TRUE:
+                    self._add_witness(
+                        Witness(f"can_reach_the_case_of_{name}", params, row.antecedent, name, _doc(function))
+                    )
             return function
 
         return decorate

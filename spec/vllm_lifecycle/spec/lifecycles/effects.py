@@ -200,7 +200,7 @@ def unpromise(s: State, r: Expr) -> None:
 def give_back_share(s: State, r: Expr) -> None:
     """The request's share of the pool, held or promised, is free for others."""
     s.used = s.used - s.held[r]
-    s.committed = s.committed - ite(s.held[r] >= 1, s.want[r], 0)
+    s.reserved = s.reserved - ite(s.held[r] >= 1, s.want[r] - s.held[r], 0)
     s.held[r] = 0
 
 

@@ -58,12 +58,12 @@ def in_pass(s: State, k: Expr, r: Expr) -> None:
 
 def require_share(s: State, r: Expr) -> None:
     """Guard of admission: all that the request needs to run is neither in use nor promised to a load."""
-    s.require(s.committed + s.want[r] <= pool_blocks, "its whole share can be promised")
+    s.require(s.used + s.reserved + s.want[r] <= pool_blocks, "its whole share can be promised")
 
 
 def take_share(s: State, r: Expr, first: object) -> None:
     """The whole share is promised to the request, which has `first` blocks of it now."""
-    s.committed = s.committed + s.want[r]
+    s.reserved = s.reserved + s.want[r] - first
     s.used = s.used + first
     s.held[r] = first
 
@@ -111,6 +111,7 @@ def admit_holding_request(s: State, k: Step, r: Request, fresh: SetOf[Block], la
     s.require(s.used + (s.want[r] - s.held[r]) <= pool_blocks, "the rest of its share is there")
     do.fill_table(s, r, fresh)
     s.used = s.used + (s.want[r] - s.held[r])
+    s.reserved = s.reserved - (s.want[r] - s.held[r])
     s.held[r] = s.want[r]
     do.enter_running(s, r)
     do.schedule_row(s, k, r)
@@ -172,6 +173,7 @@ def retry_failed_load(s: State, r: Request) -> None:
     s.require(s.transfer[r, Kind.RECEIVE] == Transfer.FAILED)
     s.transfer[r, Kind.RECEIVE] = Transfer.NONE
     do.drop_table(s, r)
+    do.give_back_share(s, r)
     do.set_status(s, r, ready_again(s, r))
     do.settle(s)
 

@@ -134,8 +134,8 @@ encoder_budget = spec.const("encoder_budget")
 """Capacity of the encoder cache in entries."""
 max_want = spec.const("max_want")
 """Largest number of blocks that a request of a scope asks for."""
-max_committed = spec.const("max_committed")
-"""Largest number of blocks that could be promised at all: a scope gives max_want times the number of requests."""
+max_reserved = spec.const("max_reserved")
+"""Largest number of blocks that loads could be promised: a scope gives max_want times the number of requests."""
 max_requests = spec.const("max_requests")
 """Number of request ids in a scope; bounds counts of requests."""
 handoff_stage = spec.const("handoff_stage", low=0)
@@ -177,7 +177,7 @@ spec.var("remote", Request, Kind, Block, module="custody", ghost=True, doc="a re
 spec.var("running_step", Step, Block, module="custody", ghost=True, doc="a worker may still touch the block for this step")
 
 # module pool: the free list and the reference counts
-spec.var("ref", Block, to=IntSort(0, "max_requests"), init=0, module="pool", doc="reference count: number of tables with the block")
+spec.var("ref", Block, to=IntSort(0, "max_requests"), init=0, module="pool", doc="number of tables with the block")
 spec.var("listed", Block, to=IntSort(0, 2), init=1, module="pool", doc="how often the block stands in the free list")
 
 # module prefix: the prefix cache
@@ -220,7 +220,7 @@ spec.var("fruitless_count", to=IntSort(0, 2), init=0, module="pressure", ghost=T
 spec.var("want", Request, to=IntSort(0, "max_want"), init=0, module="admission", doc="blocks it needs to run, with look-ahead")
 spec.var("held", Request, to=IntSort(0, "max_want"), init=0, module="admission", doc="blocks it has")
 spec.var("used", to=IntSort(0, "pool_blocks"), init=0, module="admission", doc="blocks in use")
-spec.var("committed", to=IntSort(0, "max_committed"), init=0, module="admission", doc="blocks in use or promised to a load")
+spec.var("reserved", to=IntSort(0, "max_reserved"), init=0, module="admission", doc="blocks promised to loads, not in use yet")
 
 # module encoder: the encoder cache
 spec.var("enc_cached", Entry, module="encoder", doc="the entry is in the encoder cache")

@@ -6,7 +6,7 @@ with `lemma=True` say how the scheduler's bookkeeping fits together; the proof n
 
 from __future__ import annotations
 
-from vllm_lifecycle.spec.lang.build import Expr, Implication, State, every, exists, ite, when
+from vllm_lifecycle.spec.lang.build import Expr, Implication, State, always, every, exists, ite, when
 from vllm_lifecycle.spec.lifecycles import effects as do
 from vllm_lifecycle.spec.lifecycles.scheduling import something_can_run
 from vllm_lifecycle.spec.lifecycles.vocabulary import (
@@ -28,6 +28,7 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import (
     encoder_budget,
     handoff_stage,
     max_num_seqs,
+    max_tokens,
     pool_blocks,
     spec,
 )
@@ -81,8 +82,18 @@ def a_request_that_is_gone_has_no_block_table(s: State, r: Request, b: Block) ->
 def a_waiting_request_without_loaded_kv_has_no_block_table(s: State, r: Request, b: Block) -> Implication:
     """Only a request that was loaded, or keeps its last turn, holds blocks while it waits."""
     return when(
-        s.status[r].is_in(Status.WAITING, Status.PREEMPTED, Status.WAITING_FOR_GRAMMAR), ~s.kv_holding[r]
+        s.status[r].is_in(
+            Status.WAITING, Status.PREEMPTED, Status.WAITING_FOR_GRAMMAR, Status.WAITING_FOR_CHUNK
+        ),
+        ~s.kv_holding[r],
+        ~s.parked_running[r],
     ).then(~s.table[r, b])
+
+
+@spec.safety(ids=("P4",), lemma=True)
+def an_idle_session_keeps_its_kv(s: State, r: Request) -> Implication:
+    """A session that waits for its client holds its computed blocks."""
+    return when(s.status[r] == Status.WAITING_FOR_STREAMING_REQ).then(s.kv_holding[r])
 
 
 @spec.safety(ids=("P1",), lemma=True)
@@ -352,20 +363,26 @@ def a_step_is_processed_in_an_update(s: State, k: Step) -> Implication:
 
 
 @spec.safety(ids=("P10",), lemma=True)
+def a_pass_builds_a_step(s: State) -> Implication:
+    """Inside `schedule()` some step is being built."""
+    return when(s.phase == Phase.SCHEDULING).then(exists(Step, lambda k: s.flight[k] == Flight.BUILDING))
+
+
+@spec.safety(ids=("P10",), lemma=True)
+def a_request_scheduled_in_this_pass_runs(s: State, k: Step, r: Request) -> Implication:
+    """Whoever takes part in the step being built is RUNNING, not merely parked."""
+    return when(s.flight[k] == Flight.BUILDING, s.row[k, r] == Row.CURRENT).then(
+        s.status[r] == Status.RUNNING
+    )
+
+
+@spec.safety(ids=("P10",), lemma=True)
 def one_call_handles_one_step(s: State, k: Step, j: Step) -> Implication:
     """At most one step is being built or processed."""
     return when(
         s.flight[k].is_in(Flight.BUILDING, Flight.ANSWERED),
         s.flight[j].is_in(Flight.BUILDING, Flight.ANSWERED),
     ).then(k == j)
-
-
-@spec.safety(ids=("P1", "P10"))
-def a_dispatched_step_holds_the_blocks_of_its_rows(s: State, k: Step, r: Request, b: Block) -> Implication:
-    """While a row is in flight, every block that the request still has from then on is out of reach of others."""
-    return when(s.flight[k] == Flight.DISPATCHED, s.row[k, r] == Row.CURRENT, s.step_holds[k, b]).then(
-        ~s.free[b]
-    )
 
 
 @spec.safety(ids=("P10",))
@@ -384,6 +401,12 @@ def a_request_is_announced_as_new_once(s: State, r: Request) -> Implication:
 def an_announcement_was_made_once(s: State, r: Request) -> Implication:
     """The announcement mark is set exactly by an announcement."""
     return when(s.announced[r]).then(s.told_new[r] == 1)
+
+
+@spec.safety(ids=("P10",), lemma=True)
+def an_announcement_goes_with_its_request(s: State, r: Request) -> Implication:
+    """A free id is not announced."""
+    return when(s.announced[r]).then(s.status[r] != Status.FREED)
 
 
 @spec.safety(ids=("P10",), lemma=True)
@@ -436,6 +459,28 @@ def no_more_is_computed_than_known_or_awaited(s: State, r: Request) -> Implicati
     return when(s.computed[r] >= 1).then(s.computed[r] <= s.known[r] + s.placeholders[r])
 
 
+@spec.safety(ids=("P6",), lemma=True)
+def a_request_that_awaits_output_has_computed_up_to_it(s: State, r: Request) -> Implication:
+    """Output is awaited only from rows that computed everything known, so counters tell each other."""
+    return when(s.placeholders[r] >= 1).then(
+        s.computed[r] + 1 == s.known[r] + s.placeholders[r], s.known[r] + s.placeholders[r] <= max_tokens
+    )
+
+
+@spec.safety(ids=("P6",), lemma=True)
+def an_unfinished_request_has_a_token(s: State, r: Request) -> Implication:
+    """No prompt is empty."""
+    return when(do.is_unfinished(s, r)).then(s.known[r] >= 1)
+
+
+@spec.safety(ids=("P6",), lemma=True)
+def a_request_that_is_gone_counts_no_tokens(s: State, r: Request) -> Implication:
+    """Counters start afresh with each incarnation."""
+    return when(s.status[r].is_in(*GONE)).then(
+        (s.known[r] == 0) & (s.computed[r] == 0) & (s.placeholders[r] == 0) & (s.drafts[r] == 0)
+    )
+
+
 @spec.safety(ids=("P6",))
 def only_a_running_request_awaits_output(s: State, r: Request) -> Implication:
     """A preempted, waiting or finished request awaits nothing: its counters start afresh."""
@@ -478,6 +523,12 @@ def a_slot_in_use_has_a_request(s: State) -> Implication:
 
 
 # contract and survival
+
+
+@spec.safety(ids=("P5", "NOCRASH"), lemma=True)
+def the_engine_never_dies(s: State) -> Implication:
+    """No exception leaves the scheduler."""
+    return always(s.alive)
 
 
 @spec.safety(ids=("P5", "NOCRASH"))
@@ -630,6 +681,12 @@ def a_fruitless_preemption_is_not_repeated(s: State) -> Implication:
     return when(s.fruitless).then(s.fruitless_count == 0)
 
 
+@spec.safety(ids=("P5",), lemma=True)
+def no_preemption_follows_a_fruitless_one(s: State) -> Implication:
+    """The number of preemptions after a fruitless one is zero."""
+    return always(s.fruitless_count == 0)
+
+
 @spec.safety(ids=("P5",))
 def a_request_can_fit_an_empty_pool(s: State, r: Request) -> Implication:
     """A request that could never run is not kept waiting."""
@@ -639,9 +696,35 @@ def a_request_can_fit_an_empty_pool(s: State, r: Request) -> Implication:
 @spec.safety(ids=("P5", "P11"))
 def what_is_in_use_was_promised(s: State, r: Request) -> Implication:
     """Blocks in use or promised never exceed the pool, and nobody has more than was promised to it."""
+    return when(s.held[r] >= 1).then(s.held[r] <= s.want[r], s.used + s.reserved <= pool_blocks)
+
+
+@spec.safety(ids=("P11",), lemma=True)
+def the_pool_is_not_promised_twice(s: State) -> Implication:
+    """Blocks in use and blocks promised fit the pool together."""
+    return always(s.used + s.reserved <= pool_blocks)
+
+
+@spec.safety(ids=("P5",), lemma=True)
+def only_an_admitted_request_has_a_share(s: State, r: Request) -> Implication:
+    """A request has blocks from its admission, or the start of its load, until it is preempted or freed."""
     return when(s.held[r] >= 1).then(
-        s.held[r] <= s.want[r], s.want[r] <= s.committed, s.used <= s.committed, s.committed <= pool_blocks
+        do.has_slot(s, r)
+        | s.kv_holding[r]
+        | s.status[r].is_in(Status.WAITING_FOR_REMOTE_KVS, Status.WAITING_FOR_STREAMING_REQ, *OVER)
     )
+
+
+@spec.safety(ids=("P5",), lemma=True)
+def an_admitted_request_has_a_share(s: State, r: Request) -> Implication:
+    """Whoever runs, loads or keeps its last turn has blocks."""
+    return when(do.has_slot(s, r) | s.kv_holding[r] | do.is_loading(s, r)).then(s.held[r] >= 1)
+
+
+@spec.safety(ids=("P5",), lemma=True)
+def an_unfinished_request_wants_something(s: State, r: Request) -> Implication:
+    """Every request needs a block to run."""
+    return when(do.is_unfinished(s, r)).then(s.want[r] >= 1)
 
 
 @spec.step(ids=("P5",))
@@ -697,10 +780,10 @@ def blocks_that_a_request_has(s: State, r: Request) -> Expr:
     return s.held[r]  # type: ignore[no-any-return]
 
 
-@spec.count("committed", over=Request)
+@spec.count("reserved", over=Request)
 def blocks_promised_to_a_request(s: State, r: Request) -> Expr:
-    """Blocks in use or promised are the whole shares of requests that have any."""
-    return ite(s.held[r] >= 1, s.want[r], 0)
+    """Blocks promised are what those who have some still lack."""
+    return ite(s.held[r] >= 1, s.want[r] - s.held[r], 0)
 
 
 @spec.safety(ids=("P6",))
