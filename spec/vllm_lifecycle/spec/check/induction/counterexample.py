@@ -8,15 +8,25 @@ still finds a model, so that what is left over matters. Nothing is shown that th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from vllm_lifecycle.spec.check.induction import counts, sexpr
+from vllm_lifecycle.spec.check.induction.ground import (
+    Sym,
+    World,
+    cell_symbol,
+    enum_declarations,
+    ground,
+    junction,
+    printed,
+)
 from vllm_lifecycle.spec.check.induction.obligations import Obligation
-from vllm_lifecycle.spec.check.induction.smt import TextSolver
-from vllm_lifecycle.spec.check.induction.smtlib import literal, question, sort_name, text
+from vllm_lifecycle.spec.check.induction.smt import Z3, TextSolver
+from vllm_lifecycle.spec.check.induction.smtlib import literal, parameters, sort_name
 from vllm_lifecycle.spec.check.induction.theory import Theory
 from vllm_lifecycle.spec.check.verdict import TraceStep
 from vllm_lifecycle.spec.lang import terms as t
@@ -30,10 +40,11 @@ from vllm_lifecycle.spec.lang.evaluate import (
     evaluate,
     initial,
 )
-from vllm_lifecycle.spec.lang.machine import Count, Machine, Param
-from vllm_lifecycle.spec.lang.sorts import IntSort, UninterpretedSort
+from vllm_lifecycle.spec.lang.machine import Machine, Param
+from vllm_lifecycle.spec.lang.sorts import BOOL, Sort, UninterpretedSort
 
 LARGEST = 5
+SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -130,171 +141,185 @@ def sizes_upto(machine: Machine, largest: int = LARGEST) -> Iterator[dict[str, i
 
 
 def smallest(
-    theory: Theory, solver: TextSolver, obligation: Obligation, largest: int = LARGEST, tries: int = 60
+    theory: Theory, obligation: Obligation, largest: int = LARGEST, seconds: float = SECONDS
 ) -> Counterexample | None:
-    """The smallest counterexample (or, where a model is wanted, model), replayed; None when none is found within the sizes.
+    """The smallest counterexample (or, where a model is wanted, some model), replayed.
 
-    `solver` holds the theory's preamble. RuntimeError when the evaluator does not confirm what the solver claims.
+    None when there is none within the sizes and seconds. RuntimeError when the evaluator does not confirm what the
+    solver claims.
     """
-    for count, sizes in enumerate(sizes_upto(theory.machine, largest)):
-        if count == tries:
+    deadline = time.monotonic() + seconds
+    for sizes in sizes_upto(theory.machine, largest):
+        if time.monotonic() > deadline:
             return None
-        solver.run("(push)")
-        try:
-            search = _Search(theory, solver, obligation, Domain(individuals(theory.machine, sizes)))
-            if search.satisfiable():
+        search = _Search(theory, obligation, Domain(individuals(theory.machine, sizes)))
+        if search.satisfiable():
+            if not obligation.expect_model:
                 search.shrink()
-                found = search.result()
-                _replay(theory, found)
-                return found
-        finally:
-            solver.run("(pop)")
+            found = search.result()
+            _replay(theory, found)
+            return found
     return None
 
 
 class _Search:
-    """One exact set of individuals: declared, told apart, and closed."""
+    """One exact set of individuals, and a solver that looks for values of its cells and of the parameters."""
 
-    def __init__(self, theory: Theory, solver: TextSolver, obligation: Obligation, domain: Domain) -> None:
-        self.theory, self.solver, self.obligation, self.domain = theory, solver, obligation, domain
-        self.machine = theory.machine
+    def __init__(self, theory: Theory, obligation: Obligation, domain: Domain) -> None:
+        self.obligation, self.domain, self.machine = obligation, domain, theory.machine
         self.wishes = 0
-        self.assumed = list(theory.all_switches(obligation))
-        lines: list[str] = []
-        for sort in self.machine.sorts:
-            names = [f"i.{i}" for i in domain.individuals[sort.name]]
-            lines += [f"(declare-const {n} {sort_name(sort)})" for n in names]
-            if len(names) > 1:
-                lines.append(f"(assert (distinct {' '.join(names)}))")
-            closed = " ".join(f"(= x {n})" for n in names)
-            lines.append(f"(assert (forall ((x {sort_name(sort)})) (or {closed})))")
-        for count in counts.over_individuals(self.machine):
-            if not obligation.initial:
-                lines.append(self._exact(count))
-        lines.append(question(obligation.params, obligation.asserted))
-        solver.run("\n".join(lines))
-        finite = all(not isinstance(s, IntSort) for v in self.machine.vars for s in v.args)
-        self.cells = () if obligation.initial or not finite else cells(self.machine, domain)
-        self.finite = finite
+        self.assumed: list[str] = []
+        self.cells = () if obligation.initial else cells(self.machine, domain)
+        self.solver: TextSolver = Z3(quantifiers=False)
+        self.solver.run(_state_text(theory, domain, self.cells))
+        # Individuals are interchangeable: of the values that differ by renaming them only, one is enough.
+        self.choices = list(_choices(obligation.params, domain))
+        lines = [_declare(p, domain) for p in obligation.params]
+        for number, choice in enumerate(self.choices):
+            world = World(domain, cell_symbol, {**self._symbols(), **choice})
+            claims = junction("and", (ground(term, world) for term in obligation.asserted))
+            lines.append(f"(declare-const q.{number} Bool)(assert (=> q.{number} {printed(claims)}))")
+        lines.append(f"(assert (or false {' '.join(f'q.{n}' for n in range(len(self.choices)))}))")
+        self.solver.run("\n".join(lines))
 
-    def _exact(self, count: Count) -> str:
-        places = product(*(self._names(p) for p in count.args))
-        lines: list[str] = []
-        for place in places:
-            binders = " ".join(f"(p.{p.name} {v})" for p, v in zip(count.args, place, strict=True))
-            parts = " ".join(
-                f"(let ((p.{count.over.name} {x})) (ite {text(count.member)} 1 0))"
-                for x in self._names(count.over)
-            )
-            claim = f"(= {text(counts.counter_of(self.machine, count))} (+ 0 {parts}))"
-            lines.append(f"(assert (let ({binders}) {claim}))" if binders else f"(assert {claim})")
-        return "\n".join(lines)
-
-    def _names(self, param: Param) -> list[str]:
-        return [_symbol(v, param) for v in self.domain.of(param.sort)]
-
-    def satisfiable(self, *more: str) -> bool:
-        return self.solver.run(f"(check-sat-assuming ({' '.join((*self.assumed, *more))}))") == "sat"
-
-    def shrink(self) -> None:
-        """Put constants to small values and cells back to the initial ones while a model remains."""
-        for const in self.machine.consts:
-            for value in range(const.sort.low, const.sort.low + LARGEST):
-                if self._keep(f"(= c.{const.name} {literal(value)})"):
-                    break
-        # A set parameter as small as possible, then the state as close to the start as possible.
-        wishes = [f"(not {s})" for s, _, _ in self._sets()]
-        wishes += [f"(= {_read(c)} {literal(self.machine.var(c[0]).init.value)})" for c in self.cells]
-        for wish in wishes:
-            self._keep(wish)
-        self.satisfiable()
-
-    def _keep(self, wish: str) -> bool:
-        self.wishes += 1
-        switch = f"w.{self.wishes}"
-        self.solver.run(f"(declare-const {switch} Bool)(assert (=> {switch} {wish}))")
-        if self.satisfiable(switch):
-            self.assumed.append(switch)
-            return True
-        self.solver.run(f"(assert (not {switch}))")
-        return False
-
-    def _sets(self) -> list[tuple[str, Param, Any]]:
-        return [
-            (f"(set.{p.name} {_symbol(v, p)})", p, v)
-            for p in self.obligation.params
-            if p.is_set
-            for v in self.domain.of(p.sort)
-        ]
-
-    def _values(self, expressions: list[str]) -> list[sexpr.SExpr]:
-        if not expressions:
-            return []
-        (pairs,) = sexpr.parse(self.solver.run(f"(get-value ({' '.join(expressions)}))"))
-        return [pair[1] for pair in pairs]
-
-    def result(self) -> Counterexample:
-        """The model as concrete values."""
-        constants = {
-            c.name: sexpr.value(v, c.sort)
-            for c, v in zip(
-                self.machine.consts, self._values([f"c.{c.name}" for c in self.machine.consts]), strict=True
-            )
-        }
-        domain = Domain(self.domain.individuals, constants)
-        start = initial(self.machine, domain)
-        before = dict(start)
-        self.cells = () if self.obligation.initial else tuple(start)
-        for cell, value in zip(self.cells, self._values([_read(c) for c in self.cells]), strict=True):
-            before[cell] = sexpr.value(value, self.machine.var(cell[0]).sort)
-        binding = self._binding()
-        return Counterexample(
-            self.obligation, domain, start, before, binding, self._after(domain, before, binding)
-        )
-
-    def _binding(self) -> dict[str, Any]:
+    def _symbols(self) -> dict[str, Any]:
         binding: dict[str, Any] = {}
         for param in self.obligation.params:
             if param.is_set:
-                continue
-            if isinstance(param.sort, UninterpretedSort):
-                names = self.domain.individuals[param.sort.name]
-                same = self._values([f"(= p.{param.name} i.{n})" for n in names])
-                binding[param.name] = names[same.index("true")]
+                binding[param.name] = {v: _element(param, v) for v in self.domain.of(param.sort)}
             else:
-                (printed,) = self._values([f"p.{param.name}"])
-                binding[param.name] = sexpr.value(printed, param.sort)
-        sets = self._sets()
-        inside = self._values([s for s, _, _ in sets])
+                binding[param.name] = Sym(f"p.{param.name}")
+        return binding
+
+    def satisfiable(self, *more: str) -> bool:
+        """Whether there is a model under the assumptions and some wishes."""
+        return self.solver.run(f"(check-sat-assuming ({' '.join((*self.assumed, *more))}))") == "sat"
+
+    def shrink(self) -> None:
+        """Small constants, small sets, and cells as at the start, as far as a model allows."""
+        for const in self.machine.consts:
+            for number in range(const.sort.low, const.sort.low + LARGEST):
+                wish = self._wish(f"(= c.{const.name} {literal(number)})")
+                if self.satisfiable(wish):
+                    self.assumed.append(wish)
+                    break
+        sets = [_element(p, v) for p in self.obligation.params if p.is_set for v in self.domain.of(p.sort)]
+        wishes = [self._wish(f"(not {s})") for s in sets]
+        for cell in self.cells:
+            start = self.machine.var(cell[0]).init.value
+            wishes.append(self._wish(f"(= {cell_symbol(cell)} {literal(start)})"))
+        # All wishes at once; each conflict costs one of those in it, which may be granted again at the end.
+        dropped: list[str] = []
+        while not self.satisfiable(*wishes):
+            core = set(self.solver.run("(get-unsat-core)").strip("()").split())
+            blamed = [w for w in wishes if w in core]
+            if not blamed:
+                break
+            wishes.remove(blamed[-1])
+            dropped.append(blamed[-1])
+        self.assumed += wishes
+        for wish in dropped[:-1]:
+            if self.satisfiable(wish):
+                self.assumed.append(wish)
+        self.satisfiable()
+
+    def _wish(self, claim: str) -> str:
+        self.wishes += 1
+        switch = f"w.{self.wishes}"
+        self.solver.run(f"(declare-const {switch} Bool)(assert (=> {switch} {claim}))")
+        return switch
+
+    def _values(self, expressions: Sequence[str], sorts: Sequence[Sort]) -> list[Any]:
+        if not expressions:
+            return []
+        (pairs,) = sexpr.parse(self.solver.run(f"(get-value ({' '.join(expressions)}))"))
+        return [sexpr.value(pair[1], sort) for pair, sort in zip(pairs, sorts, strict=True)]
+
+    def result(self) -> Counterexample:
+        """The model as concrete values."""
+        consts = self.machine.consts
+        values = self._values([f"c.{c.name}" for c in consts], [c.sort for c in consts])
+        domain = Domain(self.domain.individuals, {c.name: v for c, v in zip(consts, values, strict=True)})
+        start = initial(self.machine, domain)
+        sorts = [self.machine.var(name).sort for name, _ in self.cells]
+        found = self._values([cell_symbol(c) for c in self.cells], sorts)
+        before = {**start, **dict(zip(self.cells, found, strict=True))}
+        binding = self._binding()
+        after = self._after(domain, before, binding)
+        return Counterexample(self.obligation, domain, start, before, binding, after)
+
+    def _binding(self) -> dict[str, Any]:
+        chosen = self._values([f"q.{n}" for n in range(len(self.choices))], [BOOL] * len(self.choices))
+        binding: dict[str, Any] = dict(self.choices[chosen.index(True)])
         for param in self.obligation.params:
             if param.is_set:
-                members = zip(sets, inside, strict=True)
-                binding[param.name] = frozenset(
-                    v for (_, p, v), is_in in members if p == param and is_in == "true"
-                )
-        return binding
+                members = self.domain.of(param.sort)
+                inside = self._values([_element(param, v) for v in members], [BOOL] * len(members))
+                binding[param.name] = frozenset(v for v, is_in in zip(members, inside, strict=True) if is_in)
+            elif param.name not in binding:
+                (binding[param.name],) = self._values([f"p.{param.name}"], [param.sort])
+        return {p.name: binding[p.name] for p in self.obligation.params}
 
     def _after(self, domain: Domain, before: Valuation, binding: Binding) -> dict[Cell, Any] | None:
         if self.obligation.action is None:
             return None
-        action = self.machine.action(self.obligation.action)
         after = dict(before)
         context = Context(domain, before)
-        for name, function in action.updates:
+        for name, function in self.machine.action(self.obligation.action).updates:
             for args in product(*(domain.of(s) for s in self.machine.var(name).args)):
                 local = {**binding, **{p.name: v for p, v in zip(function.params, args, strict=True)}}
                 after[name, args] = evaluate(function.body, context, local)
         return after
 
 
-def _symbol(value: Any, param: Param) -> str:
-    return f"i.{value}" if isinstance(param.sort, UninterpretedSort) else literal(value)
+def _state_text(theory: Theory, domain: Domain, known: tuple[Cell, ...]) -> str:
+    """Declarations of one state of this size, its invariants, and exact counters."""
+    key = tuple((sort, len(names)) for sort, names in domain.individuals.items()) if known else ()
+    texts = theory.texts
+    if key not in texts:
+        machine = theory.machine
+        lines = [enum_declarations(machine)]
+        for const in machine.consts:
+            lines.append(
+                f"(declare-const c.{const.name} Int)(assert (<= {literal(const.sort.low)} c.{const.name}))"
+            )
+        for cell in known:
+            lines.append(f"(declare-const {cell_symbol(cell)} {sort_name(machine.var(cell[0]).sort)})")
+        if known:
+            world = World(domain, cell_symbol, {})
+            terms = [a.term for a in theory.assumptions]
+            lines += [f"(assert {printed(ground(term, world))})" for term in terms]
+            for count in counts.over_individuals(machine):
+                lines += [f"(assert {printed(claim)})" for claim in counts.exactly(machine, count, world)]
+        texts[key] = "\n".join(lines)
+    return texts[key]
 
 
-def _read(cell: Cell) -> str:
-    name, args = cell
-    shown = [f"i.{a}" if type(a) is str else literal(a) for a in args]  # type: ignore[arg-type]
-    return f"(s.{name} {' '.join(shown)})" if args else f"s.{name}"
+def _element(param: Param, value: Any) -> Sym:
+    return cell_symbol((f"set.{param.name}", (value,)))
+
+
+def _declare(param: Param, domain: Domain) -> str:
+    if param.is_set:
+        return "\n".join(f"(declare-const {_element(param, v)} Bool)" for v in domain.of(param.sort))
+    return "" if isinstance(param.sort, UninterpretedSort) else parameters((param,))
+
+
+def _choices(params: tuple[Param, ...], domain: Domain) -> Iterator[dict[str, Hashable]]:
+    """Values of the parameters that are individuals, up to renaming: each new one is the first unused of its sort."""
+    if not params:
+        yield {}
+        return
+    *earlier, last = params
+    for choice in _choices(tuple(earlier), domain):
+        if last.is_set or not isinstance(last.sort, UninterpretedSort):
+            yield choice
+            continue
+        names = domain.individuals[last.sort.name]
+        same = {p.name for p in earlier if p.sort == last.sort and not p.is_set}
+        used = {choice[name] for name in same}
+        for name in names[: len(used) + 1]:
+            yield {**choice, last.name: name}
 
 
 def _replay(theory: Theory, found: Counterexample) -> None:

@@ -16,8 +16,7 @@ from enum import Enum
 from vllm_lifecycle.spec.check.induction.counterexample import Counterexample, smallest
 from vllm_lifecycle.spec.check.induction.obligations import Obligation
 from vllm_lifecycle.spec.check.induction.smt import Z3, TextSolver
-from vllm_lifecycle.spec.check.induction.smtlib import question
-from vllm_lifecycle.spec.check.induction.theory import Theory
+from vllm_lifecycle.spec.check.induction.theory import Question, Theory
 
 SEEDS = (0, 1, 2)
 TIMEOUT_MS = 5000
@@ -90,22 +89,20 @@ class Prover:
             return Result(obligation, Status.FRAME)
         if obligation.expect_model:
             return self._find_model(obligation, began)
-        asked = question(obligation.params, obligation.asserted)
+        asked = self.theory.ask(obligation)
         answers: list[str] = []
         core: tuple[str, ...] = ()
         retried = False
         for number, seed in enumerate(self.seeds):
-            answer, used = self._ask(
-                self.session(seed), obligation, asked, shrink=self.minimal_cores and number == 0
-            )
+            answer, used = _ask(self.session(seed), asked, shrink=self.minimal_cores and number == 0)
             if answer == "unknown":
                 retried = True
-                answer, used = self._again(seed, obligation, asked)
+                answer, used = self._again(seed, asked)
             answers.append(answer)
             core = core or used
             if answer == "sat":
                 break
-        uses = tuple(dict.fromkeys(self.theory.switches[s].of for s in core))
+        uses = tuple(dict.fromkeys(asked.usable[s].of for s in core))
         seconds = time.perf_counter() - began
         if set(answers) == {"unsat"}:
             return Result(obligation, Status.PROVED, seconds, uses, tuple(answers), retried)
@@ -121,25 +118,9 @@ class Prover:
             )
         return self._explain(obligation, began, tuple(answers), retried)
 
-    def _ask(
-        self, solver: TextSolver, obligation: Obligation, asked: str, *, shrink: bool = False
-    ) -> tuple[str, tuple[str, ...]]:
-        solver.run(f"(push)\n{asked}")
-        try:
-            few, every = self.theory.relevant(obligation), self.theory.all_switches(obligation)
-            answer = _check(solver, few)
-            if answer != "unsat" and len(few) < len(every):
-                answer = _check(solver, every)
-            if answer != "unsat":
-                return answer, ()
-            core = _core(solver)
-            return answer, _minimal(solver, core) if shrink else core
-        finally:
-            solver.run("(pop)")
-
-    def _again(self, seed: int, obligation: Obligation, asked: str) -> tuple[str, tuple[str, ...]]:
+    def _again(self, seed: int, asked: Question) -> tuple[str, tuple[str, ...]]:
         for other in RETRY_SEEDS:
-            answer, used = self._ask(self._fresh(seed + other, 4 * self.timeout_ms), obligation, asked)
+            answer, used = _ask(self._fresh(seed + other, 4 * self.timeout_ms), asked)
             if answer != "unknown":
                 return answer, used
         return "unknown", ()
@@ -147,7 +128,7 @@ class Prover:
     def _explain(
         self, obligation: Obligation, began: float, answers: tuple[str, ...], retried: bool
     ) -> Result:
-        found = smallest(self.theory, self.session(self.seeds[0]), obligation)
+        found = smallest(self.theory, obligation)
         seconds = time.perf_counter() - began
         if found is not None:
             return Result(obligation, Status.FAILED, seconds, (), answers, retried, found)
@@ -158,12 +139,27 @@ class Prover:
         return Result(obligation, Status.UNKNOWN, seconds, (), answers, retried, note=note)
 
     def _find_model(self, obligation: Obligation, began: float) -> Result:
-        found = smallest(self.theory, self.session(self.seeds[0]), obligation)
+        found = smallest(self.theory, obligation)
         seconds = time.perf_counter() - began
         if found is not None:
             return Result(obligation, Status.POSSIBLE, seconds, (), ("sat",), counterexample=found)
         note = "no state that keeps the invariants enables it, so that every claim about it is empty"
         return Result(obligation, Status.UNKNOWN, seconds, (), ("unsat",), note=note)
+
+
+def _ask(solver: TextSolver, asked: Question, *, shrink: bool = False) -> tuple[str, tuple[str, ...]]:
+    """The answer, and the switches that an `unsat` needed."""
+    solver.run(f"(push)\n{asked.text}")
+    try:
+        answer = _check(solver, asked.first)
+        if answer != "unsat" and len(asked.first) < len(asked.usable):
+            answer = _check(solver, tuple(asked.usable))
+        if answer != "unsat":
+            return answer, ()
+        core = _core(solver)
+        return answer, _minimal(solver, core) if shrink else core
+    finally:
+        solver.run("(pop)")
 
 
 def _check(solver: TextSolver, switches: Sequence[str]) -> str:

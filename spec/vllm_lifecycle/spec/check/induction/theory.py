@@ -6,7 +6,7 @@ step, and the text of every question. It knows no solver; `Prover` asks one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,8 +23,10 @@ from vllm_lifecycle.spec.check.induction.obligations import (
     step_obligations,
 )
 from vllm_lifecycle.spec.check.induction.smtlib import declarations, question, text
+from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.machine import Machine
 from vllm_lifecycle.spec.lang.sorts import DefinitionError
+from vllm_lifecycle.spec.lang.wellformed import alternation_edges, find_cycle
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,15 @@ class Theory:
         exact = counts.over_individuals(self.machine)
         return (
             *assumptions(self.claims),
-            *(a for count in exact for a in counts.consequences(self.machine, count)),
+            *(a for count in exact for a in counts.consequences(self.machine, count, self._allowed)),
         )
+
+    @cached_property
+    def _alternations(self) -> frozenset[tuple[str, str]]:
+        return frozenset(alternation_edges(self.machine))
+
+    def _allowed(self, term: t.Term) -> bool:
+        return not find_cycle(self._alternations | t.alternations(term))
 
     @cached_property
     def obligations(self) -> tuple[Obligation, ...]:
@@ -85,6 +94,11 @@ class Theory:
         return {f"a.{i}": a for i, a in enumerate(self.assumptions)}
 
     @cached_property
+    def texts(self) -> dict[tuple[tuple[str, int], ...], str]:
+        """States of known sizes as text, kept for the next search of that size."""
+        return {}
+
+    @cached_property
     def preamble(self) -> str:
         """Declarations, and each assumption below its switch."""
         lines = [declarations(self.machine)]
@@ -92,22 +106,42 @@ class Theory:
             lines.append(f"(declare-const {switch} Bool)(assert (=> {switch} {text(assumption.term)}))")
         return "\n".join(lines)
 
-    def relevant(self, obligation: Obligation) -> tuple[str, ...]:
-        """Switches of the assumptions that read nothing but what the obligation reads."""
-        if obligation.initial:
-            return ()
+    def ask(self, obligation: Obligation) -> Question:
+        """What to ask a solver that holds the preamble."""
+        usable: dict[str, Assumption] = {}
+        own: dict[str, Assumption] = {}
         seen = obligation.reads
-        return tuple(s for s, a in self.switches.items() if a.reads <= seen)
+        if not obligation.initial:
+            near = [c for c in counts.over_individuals(self.machine) if c.counter in seen]
+            beside = (
+                a for c in near for a in counts.beside(self.machine, c, obligation.params, self._allowed)
+            )
+            own = {f"l.{i}": a for i, a in enumerate(beside)}
+            usable = {**self.switches, **own}
+        lines = [question(obligation.params, obligation.asserted)]
+        lines += [_switched(switch, assumption) for switch, assumption in own.items()]
+        near_at_hand = tuple(s for s, a in usable.items() if a.reads <= seen)
+        return Question("\n".join(lines), usable, near_at_hand)
 
-    def all_switches(self, obligation: Obligation) -> tuple[str, ...]:
-        """Every switch that the obligation may use."""
-        return () if obligation.initial else tuple(self.switches)
+
+@dataclass(frozen=True)
+class Question:
+    """The text of one obligation, the assumptions that it may use, and the switches of those to try first."""
+
+    text: str
+    usable: Mapping[str, Assumption]
+    first: tuple[str, ...]
 
 
-def script(theory: Theory, obligation: Obligation, switches: Iterable[str]) -> str:
-    """A self-contained SMT-LIB script for one obligation: `unsat` means proved."""
-    chosen = set(switches)
+def _switched(switch: str, assumption: Assumption) -> str:
+    return f"(declare-const {switch} Bool)(assert (=> {switch} {text(assumption.term)}))"
+
+
+def script(theory: Theory, obligation: Obligation, switches: Iterable[str] | None = None) -> str:
+    """A self-contained SMT-LIB script for one obligation: `unsat` means proved. By default with all it may use."""
+    usable = theory.ask(obligation).usable
+    chosen = set(usable) if switches is None else set(switches)
     lines = [f"; {obligation.name}", "(set-logic ALL)", declarations(theory.machine)]
-    lines += [f"(assert {text(a.term)}) ; {a.name}" for s, a in theory.switches.items() if s in chosen]
-    lines += [question(obligation.params, obligation.asserted), "(check-sat)"]
-    return "\n".join(lines) + "\n"
+    lines.append(question(obligation.params, obligation.asserted))
+    lines += [f"; {a.name}\n(assert {text(a.term)})" for s, a in usable.items() if s in chosen]
+    return "\n".join((*lines, "(check-sat)")) + "\n"
