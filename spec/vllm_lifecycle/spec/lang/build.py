@@ -390,31 +390,3 @@ def _apart(one: tuple[t.Term | None, ...], two: tuple[t.Term | None, ...]) -> bo
     return any(
         isinstance(a, t.Lit) and isinstance(b, t.Lit) and a != b for a, b in zip(one, two, strict=True)
     )
-
-
-class Implication:
-    """`when(antecedent).then(consequent)`: a property with its interesting case, which must be reachable."""
-
-    def __init__(self, antecedent: Expr, consequent: Expr) -> None:
-        self.antecedent = antecedent
-        self.consequent = consequent
-
-
-def always(*claim: object) -> Implication:
-    """A claim without a case: it cannot hold for want of cases, so it needs no witness."""
-    return Implication(Expr(t.TRUE), every(*claim))
-
-
-class when:  # noqa: N801 - reads as a word of the language
-    """Start of a property: `when(antecedent).then(consequent)`."""
-
-    def __init__(self, *antecedent: object) -> None:
-        self._antecedent = every(*antecedent)
-
-    def then(self, *consequent: object) -> Implication:
-        """The claim wherever the antecedent holds."""
-        if self._antecedent.term == t.TRUE:
-            raise DefinitionError(
-                "the antecedent is always true: name the interesting case, or write always(claim)"
-            )
-        return Implication(self._antecedent, every(*consequent))

@@ -24,15 +24,8 @@ from enum import Enum
 from typing import Annotated, Any, get_args, get_origin
 
 from vllm_lifecycle.spec.lang import terms as t
-from vllm_lifecycle.spec.lang.build import (
-    Expr,
-    Implication,
-    SetOf,
-    State,
-    lift,
-    sort_of_annotation,
-    variable,
-)
+from vllm_lifecycle.spec.lang.build import Expr, SetOf, State, lift, sort_of_annotation, variable
+from vllm_lifecycle.spec.lang.claims import Implication
 from vllm_lifecycle.spec.lang.machine import (
     Action,
     Count,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
 
-from vllm_lifecycle.spec.lang.sorts import BOOL, EnumSort, IntSort, Sort, UninterpretedSort
+from vllm_lifecycle.spec.lang.sorts import BOOL, EnumSort, IntSort, Sort
 
 Value = bool | int | Enum
 
@@ -326,6 +326,11 @@ def reads(term: Term) -> frozenset[str]:
     return frozenset(t.var for t in walk(term) if isinstance(t, Read))
 
 
+_SMART: dict[type, Callable[..., Term]] = {
+    Not: neg, And: conj, Or: disj, Eq: equal, Le: less_equal, Add: add, Sub: sub, Ite: ite,
+}  # fmt: skip
+
+
 def rebuild(term: Term, parts: tuple[Term, ...]) -> Term:
     """The same node over other direct subterms, through the smart constructors."""
     match term:
@@ -335,26 +340,10 @@ def rebuild(term: Term, parts: tuple[Term, ...]) -> Term:
             return Read(var, parts, sort, primed)
         case InSet(name, _):
             return InSet(name, parts[0])
-        case Not():
-            return neg(parts[0])
-        case And():
-            return conj(*parts)
-        case Or():
-            return disj(*parts)
-        case Eq():
-            return equal(*parts)
-        case Le():
-            return less_equal(*parts)
-        case Add():
-            return add(*parts)
-        case Sub():
-            return sub(*parts)
-        case Ite():
-            return ite(*parts)
-        case ForAll(variables, _):
-            return quantify(ForAll, variables, parts[0])
-        case Exists(variables, _):
-            return quantify(Exists, variables, parts[0])
+        case Not() | And() | Or() | Eq() | Le() | Add() | Sub() | Ite():
+            return _SMART[type(term)](*parts)
+        case ForAll(variables, _) | Exists(variables, _):
+            return quantify(type(term), variables, parts[0])
         case _:
             assert_never(term)
 
@@ -409,39 +398,3 @@ class Function:
 def conjuncts(term: Term) -> tuple[Term, ...]:
     """The top-level conjuncts."""
     return term.args if isinstance(term, And) else (() if term == TRUE else (term,))
-
-
-def alternations(term: Term, positive: bool = True) -> frozenset[tuple[str, str]]:
-    """Edges `universal sort -> existential sort` that Skolemisation of the (asserted) term needs.
-
-    A set of formulas whose union of edges has no cycle over uninterpreted sorts is decidable: the solver cannot be
-    sent to build new individuals for ever. Enum sorts are finite and do not count.
-    """
-    edges: set[tuple[str, str]] = set()
-
-    def visit(t: Term, sign: bool, universal: frozenset[str]) -> None:
-        match t:
-            case ForAll(variables, body) | Exists(variables, body):
-                names = {v.sort.name for v in variables if isinstance(v.sort, UninterpretedSort)}
-                if isinstance(t, ForAll) == sign:
-                    visit(body, sign, universal | names)
-                else:
-                    edges.update((u, n) for u in universal for n in names)
-                    visit(body, sign, universal)
-            case Not(arg):
-                visit(arg, not sign, universal)
-            case Eq(left, right) if sort_of(left) == BOOL:
-                for side in (left, right):
-                    visit(side, True, universal)
-                    visit(side, False, universal)
-            case Ite(cond, then, other):
-                visit(cond, True, universal)
-                visit(cond, False, universal)
-                visit(then, sign, universal)
-                visit(other, sign, universal)
-            case _:
-                for child in children(t):
-                    visit(child, sign, universal)
-
-    visit(term, positive, frozenset())
-    return frozenset(edges)

@@ -50,8 +50,10 @@ def cell(name: str, args: Iterable[Any], sorts: Iterable[Sort] = (), primed: boo
 def claim(prop: Property) -> str:
     """A property as one sentence; `A ~> B` reads "whenever A holds, B holds then or later"."""
     arrow = "~>" if prop.kind == "progress" else "->"
-    left, right = _wrapped(prop.antecedent, {}, _OR), _wrapped(prop.consequent, {}, _OR)
-    return f"{_for_all(p.name for p in prop.params)}{left} {arrow} {right}"
+    start = _for_all(p.name for p in prop.params)
+    if prop.antecedent == t.TRUE:
+        return f"{start}{text(prop.consequent)}"
+    return f"{start}{_wrapped(prop.antecedent, {}, _OR)} {arrow} {_wrapped(prop.consequent, {}, _OR)}"
 
 
 def witness(row: Witness) -> str:

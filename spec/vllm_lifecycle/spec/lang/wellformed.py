@@ -8,10 +8,10 @@ alternations have no cycle, so that the proof obligations stay decidable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from itertools import pairwise
+from collections.abc import Mapping
 
 from vllm_lifecycle.spec.lang import terms as t
+from vllm_lifecycle.spec.lang.alternation import check_alternations
 from vllm_lifecycle.spec.lang.edges import edges
 from vllm_lifecycle.spec.lang.machine import Action, Lifecycle, Machine, StateVar
 from vllm_lifecycle.spec.lang.sorts import DefinitionError
@@ -75,53 +75,3 @@ def _check_lifecycle(machine: Machine, lifecycle: Lifecycle) -> None:
                 raise DefinitionError(
                     f"lifecycle {lifecycle.name}: {state.name} -> {target.name} is listed, but no action takes it"
                 )
-
-
-def alternation_edges(machine: Machine) -> dict[tuple[str, str], str]:
-    """Edges of the quantifier alternation graph, each with a definition that causes it."""
-    causes: dict[tuple[str, str], str] = {}
-    for prop in machine.properties:
-        if prop.kind == "state":
-            for edge in t.alternations(prop.closed):
-                causes.setdefault(edge, prop.name)
-    for action in machine.actions:
-        for edge in t.alternations(action.guard):
-            causes.setdefault(edge, action.name)
-    return causes
-
-
-def check_alternations(machine: Machine) -> None:
-    """Reject a cycle of forall-exists between uninterpreted sorts."""
-    causes = alternation_edges(machine)
-    cycle = find_cycle(causes)
-    if cycle:
-        steps = ", ".join(f"{a} -> {b} ({causes[a, b]})" for a, b in pairwise(cycle))
-        raise DefinitionError(
-            f"the quantifiers alternate in a cycle: {steps}: state one of them by a relation or a ghost instead of 'there is'"
-        )
-
-
-def find_cycle(graph: Iterable[tuple[str, str]]) -> list[str]:
-    """A cycle of a directed graph as a closed list of nodes, or an empty list."""
-    following: dict[str, list[str]] = {}
-    for a, b in graph:
-        following.setdefault(a, []).append(b)
-    done: set[str] = set()
-
-    def visit(node: str, path: list[str]) -> list[str]:
-        if node in path:
-            return [*path[path.index(node) :], node]
-        if node in done:
-            return []
-        for other in following.get(node, []):
-            cycle = visit(other, [*path, node])
-            if cycle:
-                return cycle
-        done.add(node)
-        return []
-
-    for node in list(following):
-        cycle = visit(node, [])
-        if cycle:
-            return cycle
-    return []

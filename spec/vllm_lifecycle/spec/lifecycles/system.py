@@ -8,9 +8,25 @@ from __future__ import annotations
 from vllm_lifecycle.spec.lang.machine import Machine
 from vllm_lifecycle.spec.lifecycles import chunks, encoder, requests, scheduling, steps, transfers
 from vllm_lifecycle.spec.lifecycles.vocabulary import FINISHED, Flight, Kind, Phase, Status, Transfer, spec
-from vllm_lifecycle.spec.properties import progress, safety
+from vllm_lifecycle.spec.properties import contract, counters, custody, progress, queues
+from vllm_lifecycle.spec.properties import steps as step_properties
+from vllm_lifecycle.spec.properties import transfers as transfer_properties
 
-DEFINITIONS = (requests, scheduling, steps, transfers, chunks, encoder, safety, progress)
+DEFINITIONS = (
+    requests,
+    scheduling,
+    steps,
+    transfers,
+    chunks,
+    encoder,
+    custody,
+    transfer_properties,
+    queues,
+    step_properties,
+    counters,
+    contract,
+    progress,
+)
 """The modules whose import adds the rows; listed so that the order is fixed."""
 
 S = Status

@@ -7,7 +7,8 @@ that clients stop sending or aborting, that requests stop, or that a lost transf
 
 from __future__ import annotations
 
-from vllm_lifecycle.spec.lang.build import Implication, State, exists, when
+from vllm_lifecycle.spec.lang.build import State, exists
+from vllm_lifecycle.spec.lang.claims import Implication, when
 from vllm_lifecycle.spec.lifecycles import effects as do
 from vllm_lifecycle.spec.lifecycles.vocabulary import (
     OUTSTANDING,

@@ -24,9 +24,9 @@ from vllm_lifecycle.spec.check.induction.obligations import (
 )
 from vllm_lifecycle.spec.check.induction.smtlib import declarations, question, text
 from vllm_lifecycle.spec.lang import terms as t
+from vllm_lifecycle.spec.lang.alternation import alternation_edges, alternations, find_cycle
 from vllm_lifecycle.spec.lang.machine import Machine
 from vllm_lifecycle.spec.lang.sorts import DefinitionError
-from vllm_lifecycle.spec.lang.wellformed import alternation_edges, find_cycle
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Theory:
         return frozenset(alternation_edges(self.machine))
 
     def _allowed(self, term: t.Term) -> bool:
-        return not find_cycle(self._alternations | t.alternations(term))
+        return not find_cycle(self._alternations | alternations(term))
 
     @cached_property
     def obligations(self) -> tuple[Obligation, ...]:
