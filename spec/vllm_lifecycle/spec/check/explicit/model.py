@@ -7,7 +7,7 @@ values only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -66,9 +66,9 @@ class Model:
             )
         )
 
-    def negation(self, node: int) -> int:
-        """The negation of a formula."""
-        return self.formulas.neg(node)
+    def truth(self, term: t.Term, binding: Mapping[str, Any]) -> int:
+        """The formula of a truth value with its parameters given."""
+        return self.transfer(self.ground.boolean(term, binding))
 
     def state_network(self) -> Network:
         """A network over the words of one state."""
