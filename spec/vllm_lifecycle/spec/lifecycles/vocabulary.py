@@ -134,8 +134,6 @@ encoder_budget = spec.const("encoder_budget")
 """Capacity of the encoder cache in entries."""
 max_want = spec.const("max_want")
 """Largest number of blocks that a request of a scope asks for."""
-max_reserved = spec.const("max_reserved")
-"""Largest number of blocks that loads could be promised: a scope gives max_want times the number of requests."""
 max_requests = spec.const("max_requests")
 """Number of request ids in a scope; bounds counts of requests."""
 handoff_stage = spec.const("handoff_stage", low=0)
@@ -220,7 +218,7 @@ spec.var("fruitless_count", to=IntSort(0, 2), init=0, module="pressure", ghost=T
 spec.var("want", Request, to=IntSort(0, "max_want"), init=0, module="admission", doc="blocks it needs to run, with look-ahead")
 spec.var("held", Request, to=IntSort(0, "max_want"), init=0, module="admission", doc="blocks it has")
 spec.var("used", to=IntSort(0, "pool_blocks"), init=0, module="admission", doc="blocks in use")
-spec.var("reserved", to=IntSort(0, "max_reserved"), init=0, module="admission", doc="blocks promised to loads, not in use yet")
+spec.var("reserved", to=IntSort(0, "pool_blocks"), init=0, module="admission", doc="blocks promised to loads, not in use yet")
 
 # module encoder: the encoder cache
 spec.var("enc_cached", Entry, module="encoder", doc="the entry is in the encoder cache")
