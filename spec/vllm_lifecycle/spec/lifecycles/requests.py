@@ -215,7 +215,7 @@ def begin_forced_reset(s: State) -> None:
     s.phase = Phase.RESETTING
 
 
-@spec.action(by="scheduler", feature="reset", source=RESET)
+@spec.action(by="scheduler", feature="reset", fair=True, source=RESET)
 def preempt_for_reset(s: State, r: Request) -> None:
     """RUNNING -> PREEMPTED within a forced reset: outputs in flight are dropped, for the request restarts at once."""
     s.require(s.phase == Phase.RESETTING)
@@ -223,7 +223,7 @@ def preempt_for_reset(s: State, r: Request) -> None:
     do.preempt(s, r, Row.DROPPED)
 
 
-@spec.action(by="scheduler", feature="reset", source=RESET)
+@spec.action(by="scheduler", feature="reset", fair=True, source=RESET)
 def complete_forced_reset(s: State) -> None:
     """Nobody runs: every cached block is forgotten; one that a transfer or a step still holds is not a reason to fail."""
     s.require(s.phase == Phase.RESETTING)
