@@ -42,6 +42,7 @@ from vllm_lifecycle.spec.lang.evaluate import (
 )
 from vllm_lifecycle.spec.lang.machine import Machine, Param
 from vllm_lifecycle.spec.lang.sorts import BOOL, Sort, UninterpretedSort
+from vllm_lifecycle.spec.lang.text import cell, value
 
 LARGEST = 5
 SECONDS = 10.0
@@ -49,84 +50,56 @@ SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Counterexample:
-    """A state and a step that break a claim: `before` keeps every invariant, and the action is enabled in it."""
+    """A state and a step that break a claim: `before` keeps every invariant, and the action is enabled in it.
+
+    `chosen` are the action's parameters, `falls_for` the claim's. `after` is None where no action is taken.
+    """
 
     obligation: Obligation
     domain: Domain
     start: Valuation
     before: Valuation
-    binding: Binding
+    chosen: Binding
+    falls_for: Binding
     after: Valuation | None
 
     @property
     def given(self) -> tuple[tuple[str, str], ...]:
         """The cells of the state before that differ from the initial state."""
-        return tuple((show_cell(c), show(v)) for c, v in self.before.items() if v != self.start[c])
-
-    @property
-    def changes(self) -> tuple[tuple[str, str], ...]:
-        """The cells that the step changes, with their new values."""
-        if self.after is None:
-            return ()
-        return tuple((show_cell(c), show(v)) for c, v in self.after.items() if v != self.before[c])
+        return tuple((cell(*c), value(v)) for c, v in self.before.items() if v != self.start[c])
 
     @property
     def step(self) -> TraceStep:
         """The action with its parameters and changes."""
-        own = self._action_params
-        params = tuple((n, show(v)) for n, v in self.binding.items() if n in own)
-        return TraceStep(self.obligation.action or "initial state", params, self.changes)
-
-    @property
-    def falls_for(self) -> tuple[tuple[str, str], ...]:
-        """The parameters of the claim for which it falls."""
-        own = self._action_params
-        return tuple((n.rstrip("_"), show(v)) for n, v in self.binding.items() if n not in own)
-
-    @property
-    def _action_params(self) -> frozenset[str]:
-        return frozenset(p.name for p in self.obligation.params[: self.obligation.action_params])
+        changed = [(c, v) for c, v in (self.after or {}).items() if v != self.before[c]]
+        params = tuple((n, value(v)) for n, v in self.chosen.items())
+        return TraceStep(self.obligation.label, params, tuple((cell(*c), value(v)) for c, v in changed))
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{len(names)} {sort}" for sort, names in self.domain.individuals.items())
-        constants = "".join(f", {name} = {value}" for name, value in self.domain.constants.items())
+        constants = "".join(f", {name} = {number}" for name, number in self.domain.constants.items())
         lines = [f"{self.obligation.name}: a counterexample to induction with {sizes}{constants}"]
         if not self.obligation.initial:
-            lines.append(
-                "  before: " + (", ".join(f"{c} = {v}" for c, v in self.given) or "the initial state")
-            )
+            lines.append(f"  before: {_equations(self.given) or 'the initial state'}")
             lines.append(f"  step:   {self.step}")
-            lines.append(
-                "  after:  " + (", ".join(f"{c} = {v}" for c, v in self.changes) or "nothing changes")
-            )
-        lines.append(
-            "  falls"
-            + (" for " + ", ".join(f"{n} = {v}" for n, v in self.falls_for) if self.falls_for else "")
-        )
+            lines.append(f"  after:  {_equations(self.step.changes) or 'nothing changes'}")
+        places = _equations(tuple((n.rstrip("_"), value(v)) for n, v in self.falls_for.items()))
+        lines.append(f"  falls for {places}" if places else "  falls")
         return "\n".join(lines)
 
 
-def show(value: Any) -> str:
-    """A value as text."""
-    if isinstance(value, frozenset):
-        return "{" + ", ".join(sorted(map(show, value))) + "}"
-    return str(getattr(value, "name", value))
-
-
-def show_cell(cell: Cell) -> str:
-    """A cell as text: `table[r1, b2]`."""
-    name, args = cell
-    return f"{name}[{', '.join(map(show, args))}]" if args else name
+def _equations(pairs: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(f"{name} = {shown}" for name, shown in pairs)
 
 
 def individuals(machine: Machine, sizes: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
-    """Short names for the individuals of each sort: r1, r2, b1."""
+    """Short names for the individuals of each sort: r0, r1, b0."""
     firsts = [s.name[0].lower() for s in machine.sorts]
     prefix = {
         s.name: f if firsts.count(f) == 1 else s.name.lower()
         for s, f in zip(machine.sorts, firsts, strict=True)
     }
-    return {name: tuple(f"{prefix[name]}{i + 1}" for i in range(n)) for name, n in sizes.items()}
+    return {name: tuple(f"{prefix[name]}{i}" for i in range(n)) for name, n in sizes.items()}
 
 
 def sizes_upto(machine: Machine, largest: int = LARGEST) -> Iterator[dict[str, int]]:
@@ -156,9 +129,7 @@ def smallest(
         if search.satisfiable():
             if not obligation.expect_model:
                 search.shrink()
-            found = search.result()
-            _replay(theory, found)
-            return found
+            return search.result()
     return None
 
 
@@ -166,15 +137,15 @@ class _Search:
     """One exact set of individuals, and a solver that looks for values of its cells and of the parameters."""
 
     def __init__(self, theory: Theory, obligation: Obligation, domain: Domain) -> None:
-        self.obligation, self.domain, self.machine = obligation, domain, theory.machine
+        self.theory, self.obligation, self.domain, self.machine = theory, obligation, domain, theory.machine
         self.wishes = 0
         self.assumed: list[str] = []
         self.cells = () if obligation.initial else cells(self.machine, domain)
         self.solver: TextSolver = Z3(quantifiers=False)
         self.solver.run(_state_text(theory, domain, self.cells))
         # Individuals are interchangeable: of the values that differ by renaming them only, one is enough.
-        self.choices = list(_choices(obligation.params, domain))
-        lines = [_declare(p, domain) for p in obligation.params]
+        self.choices = list(_choices(obligation.body.params, domain))
+        lines = [_declare(p, domain) for p in obligation.body.params]
         for number, choice in enumerate(self.choices):
             world = World(domain, cell_symbol, {**self._symbols(), **choice})
             claims = junction("and", (ground(term, world) for term in obligation.asserted))
@@ -184,7 +155,7 @@ class _Search:
 
     def _symbols(self) -> dict[str, Any]:
         binding: dict[str, Any] = {}
-        for param in self.obligation.params:
+        for param in self.obligation.body.params:
             if param.is_set:
                 binding[param.name] = {v: _element(param, v) for v in self.domain.of(param.sort)}
             else:
@@ -203,11 +174,13 @@ class _Search:
                 if self.satisfiable(wish):
                     self.assumed.append(wish)
                     break
-        sets = [_element(p, v) for p in self.obligation.params if p.is_set for v in self.domain.of(p.sort)]
+        sets = [
+            _element(p, v) for p in self.obligation.body.params if p.is_set for v in self.domain.of(p.sort)
+        ]
         wishes = [self._wish(f"(not {s})") for s in sets]
-        for cell in self.cells:
-            start = self.machine.var(cell[0]).init.value
-            wishes.append(self._wish(f"(= {cell_symbol(cell)} {literal(start)})"))
+        for place in self.cells:
+            start = self.machine.var(place[0]).init.value
+            wishes.append(self._wish(f"(= {cell_symbol(place)} {literal(start)})"))
         # All wishes at once; each conflict costs one of those in it, which may be granted again at the end.
         dropped: list[str] = []
         while not self.satisfiable(*wishes):
@@ -236,7 +209,7 @@ class _Search:
         return [sexpr.value(pair[1], sort) for pair, sort in zip(pairs, sorts, strict=True)]
 
     def result(self) -> Counterexample:
-        """The model as concrete values."""
+        """The model as concrete values, replayed."""
         consts = self.machine.consts
         values = self._values([f"c.{c.name}" for c in consts], [c.sort for c in consts])
         domain = Domain(self.domain.individuals, {c.name: v for c, v in zip(consts, values, strict=True)})
@@ -246,19 +219,30 @@ class _Search:
         before = {**start, **dict(zip(self.cells, found, strict=True))}
         binding = self._binding()
         after = self._after(domain, before, binding)
-        return Counterexample(self.obligation, domain, start, before, binding, after)
+        own = [p.name for p in self.obligation.body.params[: self.obligation.body.action_params]]
+        chosen = {name: binding.pop(name) for name in own}
+        read = self._constants()
+        shown = Domain(domain.individuals, {n: v for n, v in domain.constants.items() if n in read})
+        found_at = Counterexample(self.obligation, shown, start, before, chosen, binding, after)
+        _replay(self.theory, found_at, domain)
+        return found_at
+
+    def _constants(self) -> frozenset[str]:
+        """The constants that matter: those that the obligation reads."""
+        terms = (self.obligation.body.goal, *self.obligation.body.hypotheses)
+        return frozenset(n.name for term in terms for n in t.walk(term) if isinstance(n, t.Const))
 
     def _binding(self) -> dict[str, Any]:
         chosen = self._values([f"q.{n}" for n in range(len(self.choices))], [BOOL] * len(self.choices))
         binding: dict[str, Any] = dict(self.choices[chosen.index(True)])
-        for param in self.obligation.params:
+        for param in self.obligation.body.params:
             if param.is_set:
                 members = self.domain.of(param.sort)
                 inside = self._values([_element(param, v) for v in members], [BOOL] * len(members))
                 binding[param.name] = frozenset(v for v, is_in in zip(members, inside, strict=True) if is_in)
             elif param.name not in binding:
                 (binding[param.name],) = self._values([f"p.{param.name}"], [param.sort])
-        return {p.name: binding[p.name] for p in self.obligation.params}
+        return {p.name: binding[p.name] for p in self.obligation.body.params}
 
     def _after(self, domain: Domain, before: Valuation, binding: Binding) -> dict[Cell, Any] | None:
         if self.obligation.action is None:
@@ -322,25 +306,24 @@ def _choices(params: tuple[Param, ...], domain: Domain) -> Iterator[dict[str, Ha
             yield {**choice, last.name: name}
 
 
-def _replay(theory: Theory, found: Counterexample) -> None:
+def _replay(theory: Theory, found: Counterexample, domain: Domain) -> None:
     """Confirm by concrete evaluation; RuntimeError otherwise."""
-    obligation, context = found.obligation, Context(found.domain, found.before)
+    obligation, context = found.obligation, Context(domain, found.before)
+    binding = {**found.chosen, **found.falls_for}
     checks: list[tuple[str, t.Term, bool]] = []
     if not obligation.initial:
         checks += [(a.name, a.term, True) for a in theory.assumptions]
-    checks += [("a hypothesis", h, True) for h in obligation.hypotheses]
+    checks += [("a hypothesis", h, True) for h in obligation.body.hypotheses]
     if not obligation.expect_model:
-        checks.append(("the goal", obligation.goal, False))
+        checks.append(("the goal", obligation.body.goal, False))
     for what, term, expected in checks:
-        if evaluate(term, context, found.binding) is not expected:
+        if evaluate(term, context, binding) is not expected:
             raise RuntimeError(
                 f"{obligation.name}: the evaluator does not confirm {what} of the solver's model"
             )
-    if found.after is not None and obligation.claimed is not None:
-        stepped = Context(
-            found.domain, found.before if obligation.kind == "step" else found.after, found.after
-        )
-        if evaluate(obligation.claimed, stepped, found.binding):
+    if found.after is not None and obligation.body.claimed is not None:
+        stepped = Context(domain, found.before if obligation.kind == "step" else found.after, found.after)
+        if evaluate(obligation.body.claimed, stepped, binding):
             raise RuntimeError(
                 f"{obligation.name}: the claim holds after the concrete step, unlike in the solver's model"
             )

@@ -9,12 +9,13 @@ does one of these:
 Over an enum sort the sum is a plain term, and the lemma a plain claim.
 
 What an exact count says of one state is given back to all proofs: the counter is not negative; it is at least the weight
-of one individual, and of two together; a positive counter has an individual of positive weight; one above the weight of an
-action's or claim's parameter has another one. The last two put an existential below the counter's arguments; they are left
-out where that would close a cycle of alternations. All of this needs weights that are not negative, which is shown, and the sort counted
-over to be finite, which is an assumption of the verdict. A counter of individuals whose upper end is a constant that no guard,
-update or property reads needs no upper bound shown: it is at most the size of the sort counted over, and the constant has
-to be at least that (an assumption of the verdict too). Rejected: set cardinality inside the solver.
+of one individual, and of two together; a positive counter has an individual of positive weight; one above the weight of
+an action's or claim's parameter has another one. The last two put an existential below the counter's arguments; they
+are left out where that would close a cycle of alternations. All of this needs weights that are not negative, which is
+shown, and the sort counted over to be finite, which is an assumption of the verdict. A counter of individuals whose
+upper end is a constant that no guard, update or property reads needs no upper bound shown: it is at most the size of
+the sort counted over, and the constant has to be at least that (an assumption of the verdict too). Rejected: set
+cardinality inside the solver.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from vllm_lifecycle.spec.check.induction.ground import Ground, Sym, World, equal
 from vllm_lifecycle.spec.check.induction.obligations import (
     INITIALLY,
     Assumption,
+    Body,
     Claim,
     Obligation,
     after,
     apart,
     at_start,
-    framed,
     of_action,
+    per_action,
 )
 from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.evaluate import assignments
@@ -136,23 +138,22 @@ def exactly(machine: Machine, count: Count, world: World) -> Iterator[Ground]:
 def obligations(machine: Machine, count: Count) -> Iterator[Obligation]:
     """Exactness at the start and the delta lemma of each action, for a count over an uninterpreted sort."""
     name, counter = count_claim(count), counter_of(machine, count)
-    own = (*count.args, count.over)
-    zero = t.integer(0)
-    nobody = t.conj(*(t.equal(at_start(term, machine), zero) for term in (weight(count), counter)))
-    yield Obligation(name, "initiation", INITIALLY, None, own, (), nobody)
-    if t.sort_of(count.member) != BOOL:
-        yield Obligation(
-            name, "count", "no weight is negative", None, own, (), t.less_equal(zero, count.member)
+    own, zero = (*count.args, count.over), t.integer(0)
+
+    def nothing() -> Body:
+        return Body(
+            own, (), t.conj(*(t.equal(at_start(term, machine), zero) for term in (weight(count), counter)))
         )
-    reads = _reads(count)
-    for action in machine.actions:
-        if not action.writes & reads:
-            yield framed(name, "count", action)
-            continue
+
+    def kept(action: Action) -> Body:
         params, (each, number) = apart(own, action, weight(count), counter)
-        goal = _exact_after(action, params[-1], each, number)
-        guards = tuple(g.term for g in action.guards)
-        yield of_action(name, "count", action, params[:-1], guards, goal)
+        return of_action(action, params[:-1], (), _exact_after(action, params[-1], each, number))
+
+    yield Obligation(name, "initiation", INITIALLY, None, nothing)
+    if t.sort_of(count.member) != BOOL:
+        body = Body(own, (), t.less_equal(zero, count.member))
+        yield Obligation(name, "count", "no weight is negative", None, lambda: body)
+    yield from per_action(machine, name, "count", _reads(count), kept)
 
 
 def _exact_after(action: Action, over: Param, each: t.Term, counter: t.Term) -> t.Term:

@@ -15,13 +15,14 @@ for the conjunction of all invariants (slow, and a failure names nothing).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any, Literal
 
 from vllm_lifecycle.spec.check.induction.smtlib import within
 from vllm_lifecycle.spec.lang import terms as t
-from vllm_lifecycle.spec.lang.machine import Action, Machine, Param, Property
+from vllm_lifecycle.spec.lang.machine import Action, Fairness, Machine, Param, Property
 from vllm_lifecycle.spec.lang.sorts import DefinitionError, IntSort
 
 Kind = Literal["initiation", "consecution", "step", "range", "count", "rank", "enabled"]
@@ -38,39 +39,62 @@ class Assumption:
 
 
 @dataclass(frozen=True, slots=True)
+class Body:
+    """What an obligation says: for all `params`, `hypotheses` give `goal`.
+
+    The first `action_params` parameters are the action's. `claimed` is the claim itself, parameters free, for the replay on
+    concrete states.
+    """
+
+    params: tuple[Param, ...]
+    hypotheses: tuple[t.Term, ...]
+    goal: t.Term
+    action_params: int = 0
+    claimed: t.Term | None = None
+
+
+FRAME = Body((), (), t.TRUE)
+
+
+@dataclass(frozen=True)
 class Obligation:
-    """Show `goal` for all values of the parameters, given `hypotheses` and (unless initial) the assumptions.
+    """Show the body for all values of its parameters, given (unless initial) the assumptions.
 
     `action` is None for the start, and for "every action that assigns none of the variables". Where `expect_model` is
-    set the roles are turned: the hypotheses must be satisfiable together with the assumptions. The first `action_params`
-    parameters are the action's. `claimed` is the claim itself, parameters free, for the replay on concrete states.
+    set the roles are turned: the hypotheses must be satisfiable together with the assumptions. The body is made when it is
+    first asked for, and stays behind when an obligation travels to another process.
     """
 
     claim: str
     kind: Kind
     label: str
     action: str | None
-    params: tuple[Param, ...]
-    hypotheses: tuple[t.Term, ...]
-    goal: t.Term
-    action_params: int = 0
-    claimed: t.Term | None = None
+    make: Callable[[], Body] = field(repr=False, compare=False)
     frame: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Obligation, (self.claim, self.kind, self.label, self.action, _left_behind, self.frame)
 
     @property
     def name(self) -> str:
         """`claim / where`, unique within a proof."""
         return f"{self.claim} / {self.label}"
 
+    @cached_property
+    def body(self) -> Body:
+        """What it says."""
+        return self.make()
+
     @property
     def reads(self) -> frozenset[str]:
         """State variables that the hypotheses and the goal read."""
-        return t.reads(self.goal).union(*(t.reads(h) for h in self.hypotheses))
+        return t.reads(self.body.goal).union(*(t.reads(h) for h in self.body.hypotheses))
 
     @property
     def asserted(self) -> tuple[t.Term, ...]:
         """What is asserted: the hypotheses and the negation of the goal (no goal where a model is wanted)."""
-        return self.hypotheses if self.expect_model else (*self.hypotheses, t.neg(self.goal))
+        body = self.body
+        return body.hypotheses if self.expect_model else (*body.hypotheses, t.neg(body.goal))
 
     @property
     def initial(self) -> bool:
@@ -81,6 +105,10 @@ class Obligation:
     def expect_model(self) -> bool:
         """Whether a model is wanted rather than none."""
         return self.kind == "enabled"
+
+
+def _left_behind() -> Body:
+    raise LookupError("the body of this obligation stayed in another process")
 
 
 INITIALLY = "initially"
@@ -135,7 +163,7 @@ def range_claim(name: str) -> str:
     return f"{name} stays in its range"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Claim:
     """A claim about every state: for all values of `params`, `antecedent -> consequent`."""
 
@@ -145,7 +173,7 @@ class Claim:
     antecedent: t.Term
     consequent: t.Term
 
-    @property
+    @cached_property
     def reads(self) -> frozenset[str]:
         """State variables that the claim reads."""
         return t.reads(self.antecedent) | t.reads(self.consequent)
@@ -185,68 +213,73 @@ def assumptions(claims: tuple[Claim, ...]) -> tuple[Assumption, ...]:
 
 def state_obligations(machine: Machine, claim: Claim) -> Iterator[Obligation]:
     """Initiation, and consecution for each action."""
-    start = (at_start(claim.antecedent, machine), at_start(claim.consequent, machine))
-    yield Obligation(claim.name, "initiation", INITIALLY, None, claim.params, (start[0],), start[1])
-    for action in machine.actions:
-        if not action.writes & claim.reads:
-            yield framed(claim.name, claim.kind, action)
-            continue
-        params, (antecedent, consequent) = apart(claim.params, action, claim.antecedent, claim.consequent)
-        hypotheses = (*(g.term for g in action.guards), after(antecedent, action))
-        goal = after(consequent, action)
-        yield of_action(
-            claim.name, claim.kind, action, params, hypotheses, goal, t.implies(antecedent, consequent)
+
+    def start() -> Body:
+        antecedent, consequent = (at_start(term, machine) for term in (claim.antecedent, claim.consequent))
+        return Body(
+            claim.params, (antecedent,), consequent, claimed=t.implies(claim.antecedent, claim.consequent)
         )
 
+    def kept(action: Action) -> Body:
+        params, (antecedent, consequent) = apart(claim.params, action, claim.antecedent, claim.consequent)
+        hypotheses = (after(antecedent, action),)
+        return of_action(
+            action, params, hypotheses, after(consequent, action), t.implies(antecedent, consequent)
+        )
 
-def framed(claim: str, kind: Kind, action: Action) -> Obligation:
-    """The frame obligation of an action that assigns nothing of the claim."""
-    return Obligation(claim, kind, action.name, action.name, (), (), t.TRUE, frame=True)
+    yield Obligation(claim.name, "initiation", INITIALLY, None, start)
+    yield from per_action(machine, claim.name, claim.kind, claim.reads, kept)
+
+
+def per_action(
+    machine: Machine, claim: str, kind: Kind, reads: frozenset[str], make: Callable[[Action], Body]
+) -> Iterator[Obligation]:
+    """One obligation per action: a frame obligation where it assigns none of the variables read."""
+    for action in machine.actions:
+        frame = not action.writes & reads
+        body = (lambda: FRAME) if frame else partial(make, action)
+        yield Obligation(claim, kind, action.name, action.name, body, frame)
 
 
 def of_action(
-    claim: str,
-    kind: Kind,
     action: Action,
     params: tuple[Param, ...],
     hypotheses: tuple[t.Term, ...],
     goal: t.Term,
     claimed: t.Term | None = None,
-) -> Obligation:
-    """An obligation about a step of an action: its parameters come first."""
-    own = len(action.params)
-    return Obligation(
-        claim, kind, action.name, action.name, (*action.params, *params), hypotheses, goal, own, claimed
-    )
+) -> Body:
+    """What is to be shown of a step of an action: its parameters come first, its guards are hypotheses."""
+    guards = tuple(g.term for g in action.guards)
+    return Body((*action.params, *params), (*guards, *hypotheses), goal, len(action.params), claimed)
 
 
-_UNCHANGED = Action("", (), (), (), None, "", "", (), "")  # type: ignore[arg-type]
+_UNCHANGED = Action("", (), (), (), Fairness.NONE, "", "", (), "")
 
 
 def step_obligations(machine: Machine, claim: Property) -> Iterator[Obligation]:
     """One obligation per action that assigns a variable of a step property, and one for all the others together."""
-    aside = False
-    for action in machine.actions:
-        if not action.writes & claim.reads:
-            aside = True
-            yield framed(claim.name, "step", action)
-            continue
+
+    def step(action: Action) -> Body:
         params, terms = apart(claim.params, action, claim.antecedent, claim.consequent)
         antecedent, goal = (after(term, action, primed=True) for term in terms)
-        hypotheses = (*(g.term for g in action.guards), antecedent)
-        yield of_action(claim.name, "step", action, params, hypotheses, goal, t.implies(*terms))
-    if aside:
-        antecedent, goal = (
-            after(term, _UNCHANGED, primed=True) for term in (claim.antecedent, claim.consequent)
-        )
-        yield Obligation(claim.name, "step", UNTOUCHED, None, claim.params, (antecedent,), goal)
+        return of_action(action, params, (antecedent,), goal, t.implies(*terms))
+
+    def untouched() -> Body:
+        terms = (claim.antecedent, claim.consequent)
+        antecedent, goal = (after(term, _UNCHANGED, primed=True) for term in terms)
+        return Body(claim.params, (antecedent,), goal)
+
+    found = list(per_action(machine, claim.name, "step", claim.reads, step))
+    yield from found
+    if any(o.frame for o in found):
+        yield Obligation(claim.name, "step", UNTOUCHED, None, untouched)
 
 
 def enabled_obligations(machine: Machine) -> Iterator[Obligation]:
     """For each action: its guards are satisfiable in some state that keeps the invariants; else its proofs are vacuous."""
     for action in machine.actions:
-        guards = tuple(g.term for g in action.guards)
-        yield of_action(enabled_claim(action.name), "enabled", action, (), guards, t.FALSE, None)
+        make = partial(of_action, action, (), (), t.FALSE)
+        yield Obligation(enabled_claim(action.name), "enabled", action.name, action.name, make)
 
 
 def enabled_claim(action: str) -> str:

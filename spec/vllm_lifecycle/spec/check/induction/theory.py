@@ -114,11 +114,11 @@ class Theory:
         if not obligation.initial:
             near = [c for c in counts.over_individuals(self.machine) if c.counter in seen]
             beside = (
-                a for c in near for a in counts.beside(self.machine, c, obligation.params, self._allowed)
+                a for c in near for a in counts.beside(self.machine, c, obligation.body.params, self._allowed)
             )
             own = {f"l.{i}": a for i, a in enumerate(beside)}
             usable = {**self.switches, **own}
-        lines = [question(obligation.params, obligation.asserted)]
+        lines = [question(obligation.body.params, obligation.asserted)]
         lines += [_switched(switch, assumption) for switch, assumption in own.items()]
         near_at_hand = tuple(s for s, a in usable.items() if a.reads <= seen)
         return Question("\n".join(lines), usable, near_at_hand)
@@ -142,6 +142,6 @@ def script(theory: Theory, obligation: Obligation, switches: Iterable[str] | Non
     usable = theory.ask(obligation).usable
     chosen = set(usable) if switches is None else set(switches)
     lines = [f"; {obligation.name}", "(set-logic ALL)", declarations(theory.machine)]
-    lines.append(question(obligation.params, obligation.asserted))
+    lines.append(question(obligation.body.params, obligation.asserted))
     lines += [f"; {a.name}\n(assert {text(a.term)})" for s, a in usable.items() if s in chosen]
     return "\n".join((*lines, "(check-sat)")) + "\n"
