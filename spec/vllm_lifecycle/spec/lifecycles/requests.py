@@ -16,6 +16,7 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import (
     Request,
     Row,
     Status,
+    kv_connector,
     max_tokens,
     pool_blocks,
     spec,
@@ -115,6 +116,7 @@ def grammar_fails(s: State, r: Request) -> None:
 def may_hold(s: State, r: Expr, hold: object) -> None:
     """The connector may ask to hold the blocks only where there are blocks, and no send is under way."""
     s.require(every(hold) >> (exists(Block, lambda b: s.table[r, b])), "no blocks, nothing to send")
+    s.require(every(hold) >> (kv_connector == 1), "only a connector holds")
     s.require(every(hold) >> ~do.outstanding_kind(s, r, Kind.SEND), "one send per incarnation")
 
 
@@ -248,7 +250,6 @@ def complete_forced_reset(s: State) -> None:
 def go_to_sleep(s: State) -> None:
     """The engine loop waits for a client: no request is tracked (held ones included) and no notice is due."""
     between_calls(s)
-    s.require(
-        forall(Request, lambda r: (s.status[r] == Status.FREED) & ~s.notice[r]), "nothing is left to do"
-    )
+    s.require(forall(Request, lambda r: s.status[r] == Status.FREED), "no request is left")
+    s.require(forall(Request, lambda r: ~s.notice[r]), "no notice is due")
     s.asleep = True

@@ -21,6 +21,7 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import (
     Status,
     Step,
     Transfer,
+    kv_connector,
     max_num_seqs,
     pool_blocks,
     spec,
@@ -134,6 +135,7 @@ def start_receive(s: State, r: Request, hits: SetOf[Block], fresh: SetOf[Block],
     s.require(~s.kv_holding[r])
     s.require(exists(Block, lambda b: fresh[b]), "something is loaded")
     s.require(s.transfer[r, Kind.RECEIVE] == Transfer.NONE)
+    s.require(kv_connector == 1)
     do.require_blocks(s, fresh, hits)
     s.require(first <= s.want[r])
     require_share(s, r)

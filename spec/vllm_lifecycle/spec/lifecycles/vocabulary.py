@@ -136,6 +136,8 @@ max_want = spec.const("max_want")
 """Largest number of blocks that a request of a scope asks for."""
 max_requests = spec.const("max_requests")
 """Number of request ids in a scope; bounds counts of requests."""
+kv_connector = spec.const("kv_connector", low=0)
+"""1 when a KV connector is attached, which loads blocks and may hold those of finished requests, else 0."""
 handoff_stage = spec.const("handoff_stage", low=0)
 """1 when this engine hands the KV cache of its requests to a later stage, else 0."""
 
