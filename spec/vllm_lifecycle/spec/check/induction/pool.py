@@ -55,7 +55,7 @@ def _parcel(prover: Prover) -> bytes | None:
         "minimal_cores": prover.minimal_cores,
     }
     try:
-        return pickle.dumps((prover.theory, options))
+        return pickle.dumps((prover.theory.machine, options))
     except (pickle.PicklingError, AttributeError):
         return None
 
@@ -69,8 +69,8 @@ def _spread(parcel: bytes, numbers: list[int], jobs: int) -> Iterator[Result]:
 
 def _open(parcel: bytes) -> None:
     global _prover
-    theory, options = pickle.loads(parcel)
-    _prover = Prover(Theory(theory.machine), **options)
+    machine, options = pickle.loads(parcel)
+    _prover = Prover(Theory(machine), **options)
 
 
 def _work(numbers: list[int]) -> list[Result]:

@@ -1,9 +1,10 @@
 """Discharging obligations: one solver session per seed, each obligation asked on its own, under every seed.
 
 Proved means: `unsat` under every seed. A question is first asked with the assumptions that read nothing but what the
-obligation reads, then with all; `unsat` from fewer assumptions is as good. What the solver calls `sat` with all assumptions is a
-failure, shown as the smallest counterexample that the evaluator confirms. `unknown` is asked again in fresh sessions
-with other seeds and more time; what stays unknown, or where two seeds contradict each other, is not established.
+obligation reads (a later seed: with those that the first one needed), then with all; `unsat` from fewer assumptions is
+as good. What the solver calls `sat` with all assumptions is a failure, shown as the smallest counterexample that the
+evaluator confirms. `unknown` is asked again in fresh sessions with other seeds and more time; what stays unknown, or where
+two seeds contradict each other, is not established.
 """
 
 from __future__ import annotations
@@ -94,12 +95,13 @@ class Prover:
         core: tuple[str, ...] = ()
         retried = False
         for number, seed in enumerate(self.seeds):
-            answer, used = _ask(self.session(seed), asked, shrink=self.minimal_cores and number == 0)
+            first = asked.first if number == 0 or answers[0] != "unsat" else core
+            answer, used = _ask(self.session(seed), asked, first, shrink=self.minimal_cores and number == 0)
             if answer == "unknown":
                 retried = True
                 answer, used = self._again(seed, asked)
             answers.append(answer)
-            core = core or used
+            core = used if number == 0 else core
             if answer == "sat":
                 break
         uses = tuple(dict.fromkeys(asked.usable[s].of for s in core))
@@ -120,7 +122,7 @@ class Prover:
 
     def _again(self, seed: int, asked: Question) -> tuple[str, tuple[str, ...]]:
         for other in RETRY_SEEDS:
-            answer, used = _ask(self._fresh(seed + other, 4 * self.timeout_ms), asked)
+            answer, used = _ask(self._fresh(seed + other, 4 * self.timeout_ms), asked, asked.first)
             if answer != "unknown":
                 return answer, used
         return "unknown", ()
@@ -147,12 +149,14 @@ class Prover:
         return Result(obligation, Status.UNKNOWN, seconds, (), ("unsat",), note=note)
 
 
-def _ask(solver: TextSolver, asked: Question, *, shrink: bool = False) -> tuple[str, tuple[str, ...]]:
-    """The answer, and the switches that an `unsat` needed."""
+def _ask(
+    solver: TextSolver, asked: Question, first: Sequence[str], *, shrink: bool = False
+) -> tuple[str, tuple[str, ...]]:
+    """The answer, and the switches that an `unsat` needed; `first` are those to try before all are used."""
     solver.run(f"(push)\n{asked.text}")
     try:
-        answer = _check(solver, asked.first)
-        if answer != "unsat" and len(asked.first) < len(asked.usable):
+        answer = _check(solver, first)
+        if answer != "unsat" and len(first) < len(asked.usable):
             answer = _check(solver, tuple(asked.usable))
         if answer != "unsat":
             return answer, ()
