@@ -164,11 +164,15 @@ def step(
             local = {**binding, **{p.name: v for p, v in zip(function.params, args, strict=True)}}
             value = evaluate(function.body, context, local)
             if allowed is not None and value not in allowed:
-                raise DefinitionError(
-                    f"{action.name} takes {name}{args} to {value}, outside {var.sort}: guard the action"
-                )
+                raise out_of_range(action, (name, args), value, var.sort)
             after[name, args] = value
     return after
+
+
+def out_of_range(action: Action, cell: Cell, value: object, sort: Sort) -> DefinitionError:
+    """What is raised when an action takes a number out of its range."""
+    name, args = cell
+    return DefinitionError(f"{action.name} takes {name}{args} to {value}, outside {sort}: guard the action")
 
 
 def instances(machine: Machine, domain: Domain) -> Iterator[tuple[Action, dict[str, Any]]]:
