@@ -17,9 +17,9 @@ from typing import Any
 from .config import Workshop
 from .driver import Driver, EngineDied, short
 from .events import Answer, Schedule
-from .interim_checks import violations
 from .play import Failure, replay
-from .progress import STUCK, continue_fairly
+from .progress import continue_fairly
+from .verdicts import STUCK
 
 Seen = Callable[[str, int, str], None]
 
@@ -34,9 +34,9 @@ def call_site(shop: Workshop, failure: Failure) -> str:
 
 
 def _breaking_line(shop: Workshop, failure: Failure) -> str:
-    driver = replay(shop, failure.events[:-1]).driver
-    event = failure.events[-1]
-    before = driver.snapshot()
+    game = replay(shop, failure.events[:-1])
+    driver, event = game.driver, failure.events[-1]
+    before = game.look()
     wanted = (failure.claim, failure.subject)
     last = ""
     guilty = ""
@@ -46,7 +46,8 @@ def _breaking_line(shop: Workshop, failure: Failure) -> str:
         nonlocal last, guilty
         if _gives_up(path, line, function):
             exits.append(f"{path}:{line} {function}")
-        fallen = any(v.key == wanted for v in violations(driver, event, before, driver.snapshot()))
+        found = shop.judge.violations(driver, event, *before, *game.look())
+        fallen = any(v.key == wanted for v in found)
         guilty = (guilty or last) if fallen else ""
         last = f"{path}:{line} {function}"
 

@@ -88,9 +88,15 @@ class _Form:
             tuple(sorted(content, key=lambda c: c[0])),
             self._simple(vars(self.driver.scheduler)),
             truth.adds,
-            truth.breaches,
+            tuple(truth.breakers),
+            truth.mishap,
+            self._delivered(),
             truth.pause,
         )
+
+    def _delivered(self) -> tuple[Any, ...]:
+        current = {(rid, life.epoch) for rid, life in self.truth.lives.items()}
+        return tuple(sorted(self.names[rid] for rid, epoch in self.truth.delivered & current))
 
     def _late(self, announced: int | None) -> bool:
         """Whether the announcement is later than the oldest step in flight."""
@@ -117,16 +123,17 @@ class _Form:
     def _simple(self, attributes: dict[str, Any]) -> tuple[Any, ...]:
         out = []
         for name, value in attributes.items():
-            if name in NOT_STATE:
-                continue
-            if name in self.clock:
-                out.append(value - self.clock[name])
-                continue
             read = _READ.get(type(value))
-            if read is not None:
-                out.append(read(self, value))
-            elif isinstance(value, Enum):
-                out.append(value.value)
+            if read is None:
+                if isinstance(value, Enum):
+                    out.append(value.value)
+            elif read is _plain:
+                if name in self.clock:
+                    out.append(value - self.clock[name])
+                elif name not in NOT_STATE:
+                    out.append(value)
+            elif value and name not in NOT_STATE:
+                out.append((name, read(self, value)))
         return tuple(out)
 
     def name(self, item: Any) -> Any:
@@ -142,6 +149,8 @@ class _Form:
 
 
 def _ordered(form: _Form, value: Any) -> tuple[Any, ...]:
+    if type(value[0]) is int:  # token ids: prompts and samples are given by their family, length and last one
+        return len(value), value[0], value[-1]
     return tuple(form.name(v) for v in value)
 
 

@@ -14,11 +14,15 @@ import json
 import logging
 import os
 import tempfile
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .encoder import CACHE_TOKENS, Sizes, images, with_encoder
 from .scope import Scope
+
+if TYPE_CHECKING:
+    from .verdicts import Judge
 
 STOP_TOKEN = 99
 STOCK = "vllm.v1.core.sched.scheduler:Scheduler"
@@ -101,6 +105,13 @@ class Workshop:
         self.draft_cls = outputs.DraftTokenIds
         self._answer_names = set(inspect.signature(self.answer_cls).parameters)
         self._report_names = set(inspect.signature(self.report_cls).parameters)
+
+    @cached_property
+    def judge(self) -> Judge:
+        """The claims of the specification, ready for this scope."""
+        from .verdicts import Judge
+
+        return Judge(self.scope)
 
     def _vllm_config(self) -> Any:
         c = importlib.import_module("vllm.config")

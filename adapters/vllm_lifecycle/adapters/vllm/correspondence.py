@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from operator import attrgetter
 from typing import Any, Literal
 
 
@@ -60,6 +60,8 @@ TABLE: tuple[Row, ...] = (
     Row("computed tokens", "request", ("num_computed_tokens",), spec="computed"),
     Row("known tokens", "request", ("num_tokens",), spec="known"),
     Row("output placeholders", "request", ("num_output_placeholders",), required=False, spec="placeholders"),
+    Row("stale output", "request", ("num_stale_output_tokens",), required=False, spec="row"),
+    Row("stale output is dropped", "request", ("drop_stale_output",), required=False, spec="row"),
     Row("draft tokens", "request", ("spec_token_ids",), required=False, spec="drafts"),
 )
 
@@ -80,15 +82,23 @@ def reader(row: Row, example: Any) -> Callable[[Any], Any] | None:
             resolve(example, way)
         except AttributeError:
             continue
-        return partial(_read, way)
+        return _compiled(way)
     if not row.required:
         return None
     looked = " or ".join(f"{row.of}.{w}" for w in row.ways)
     raise MissingSeam(f"cannot observe the {row.fact}: looked for {looked} on {type(example).__name__}")
 
 
-def _read(way: str, root: Any) -> Any:
-    return resolve(root, way)
+def _compiled(way: str) -> Callable[[Any], Any]:
+    """The way as a function: read millions of times."""
+    path, call, rest = way.partition("()")
+    first = attrgetter(path)
+    if not call:
+        return first
+    if not rest:
+        return lambda root: first(root)()
+    then = _compiled(rest.lstrip("."))
+    return lambda root: then(first(root)())
 
 
 def readers(of: str, example: Any) -> dict[str, Callable[[Any], Any] | None]:

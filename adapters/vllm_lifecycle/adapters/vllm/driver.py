@@ -118,6 +118,14 @@ class Driver:
         """The request object that the scheduler tracks under that id."""
         return self.observer.get("tracked requests").get(rid)
 
+    def tag(self, rid: str) -> tuple[int, ...]:
+        """What tells the present run of a request from others: incarnation, preemptions, turns of a session."""
+        life, request = self.truth.lives[rid], self.tracked(rid)
+        if request is None:
+            return (life.epoch, -1)
+        epoch = life.epoch if request is life.request else -1
+        return (epoch, getattr(request, "num_preemptions", 0), life.request.num_prompt_tokens)
+
     def apply(self, event: Event) -> None:
         """Make the event happen.  Raises EngineDied when an exception leaves the scheduler."""
         try:
@@ -147,6 +155,7 @@ class Driver:
                 truth.lives[rid].closed = True
                 self.scheduler.add_request(self.shop.request(rid, [1], 1, self._order()))
             case Reset(forced=forced):
+                truth.mishap |= forced
                 self.scheduler.reset_prefix_cache(reset_running_requests=forced)
             case Pause(everything=everything):
                 truth.pause = "PAUSED_ALL" if everything else "PAUSED_NEW"
@@ -224,6 +233,7 @@ class Driver:
 
     def _report(self, event: Report) -> None:
         truth, rid, out = self.truth, event.rid, self.truth.outbox
+        truth.mishap |= "failed" in event.kind
         match event.kind:
             case "sent":
                 out.sent.append(rid)
@@ -247,6 +257,7 @@ class Driver:
         transfer = self.truth.transfer(kind, rid)
         if transfer is not None:
             self.truth.transfers.remove(transfer)
+            self.truth.undelivered.append(transfer)
             self.truth.emitted += 1
 
     def take_outbox(self) -> Outbox:

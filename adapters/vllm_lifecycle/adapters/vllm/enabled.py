@@ -33,7 +33,7 @@ def enabled(driver: Driver) -> list[Event]:
     """The events on offer now, legal ones first; at the hostile level also one breach per sequence."""
     legal: list[Event] = []
     breaches: list[Event] = []
-    hostile = driver.scope.level == "hostile" and driver.truth.breaches < MAX_BREACHES
+    hostile = driver.scope.level == "hostile" and len(driver.truth.breakers) < MAX_BREACHES
     for event in candidates(driver):
         verdict = judge(driver, event)
         if verdict == LEGAL:

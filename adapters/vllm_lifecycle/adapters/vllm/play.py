@@ -8,26 +8,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .binding import bind
 from .canonical import Key
+from .compiled import Sparse
 from .config import Workshop
 from .contract import IMPOSSIBLE, LEGAL, judge
 from .driver import PATIENCE, Driver, EngineDied, patience
 from .events import Event, Party, party
-from .interim_checks import QUESTIONS, Violation, violations
 from .progress import continue_fairly
 from .snapshot import Snapshot
-
-SURVIVES = "the_engine_survives_every_event"
+from .verdicts import QUESTIONS, Judge, death_claim
+from .violation import Violation
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A property that fell, by which sequence, and how."""
+    """A claim that fell, by which sequence, and how."""
 
     claim: str
     subject: str
     message: str
     site: str
+    """Where the exception left the scheduler; empty when the engine lives."""
     events: tuple[Event, ...]
     after: str = ""
     """Kind of the event after which it showed; `fairness` when it showed in the fair continuation."""
@@ -36,9 +38,14 @@ class Failure:
     """How many events of the sequence break the contract."""
 
     @property
-    def signature(self) -> tuple[str, str]:
-        """Property and call site (or what stands for it): equal for the same failure of a smaller sequence."""
-        return self.claim, self.site or f"{self.after} {self.kind}".strip()
+    def signature(self) -> tuple[str, str, bool]:
+        """What a search keeps one sequence of: the claim, the call site or kind, and whether a breach is needed."""
+        return self.claim, self.site or f"{self.after} {self.kind}".strip(), self.breaches > 0
+
+    @property
+    def same(self) -> tuple[str, str]:
+        """What must not change while a sequence is made smaller: the site of a death, else claim and kind."""
+        return ("death", self.site) if self.site else (self.claim, self.kind)
 
     @property
     def final(self) -> bool:
@@ -51,59 +58,67 @@ class Game:
     """A driver with the sequence played so far and the violations already present."""
 
     driver: Driver
+    judge: Judge
     events: tuple[Event, ...] = ()
     breaches: list[tuple[Party, str]] = field(default_factory=list)
     present: set[tuple[str, str]] = field(default_factory=set)
+    seen: tuple[Snapshot, Sparse] | None = None
+    """The state before the next event, when it is known already."""
 
-    def play(self, event: Event, before: Snapshot | None = None) -> list[Failure]:
+    def look(self) -> tuple[Snapshot, Sparse]:
+        """Observe the present state."""
+        snapshot = self.driver.snapshot()
+        return snapshot, bind(self.driver, snapshot, self.judge.names)
+
+    def play(self, event: Event) -> list[Failure]:
         """Apply one event and judge the state after it; the failures that are new.  A death ends the game."""
-        driver = self.driver
+        before = self.seen or self.look()
         self.push(event)
         try:
-            if before is None:
-                before = driver.snapshot()
-            driver.apply(event)
+            self.driver.apply(event)
         except EngineDied as death:
             return [self._death(death, type(event).__name__)]
-        return self._new(violations(driver, event, before, driver.snapshot()), type(event).__name__)
+        now = self.seen = self.look()
+        return self._new(self.judge.violations(self.driver, event, *before, *now), type(event).__name__)
 
     def push(self, event: Event) -> None:
         """Note the event and whether it breaks the contract."""
         verdict = judge(self.driver, event)
         if verdict not in (LEGAL, IMPOSSIBLE):
             self.breaches.append((party(event), verdict))
-            self.driver.truth.breaches += 1
+            self.driver.truth.breakers.append(party(event))
         self.events = (*self.events, event)
 
     def _death(self, death: EngineDied, after: str) -> Failure:
-        return Failure(SURVIVES, "engine", str(death), death.site, self.events, after, "", len(self.breaches))
+        claim = death_claim(self.driver)
+        return Failure(claim, "engine", str(death), death.site, self.events, after, "", len(self.breaches))
 
     def _new(self, found: list[Violation], after: str) -> list[Failure]:
-        """Of several that fall at once the first says it all: custody is judged first, the rest follows from it."""
+        """Of several that fall at once the first says it all: truth is judged first, the rest follows from it."""
         fresh = [v for v in found if v.key not in self.present]
         self.present = {v.key for v in found}
-        count = len(self.breaches)
         grave = [v for v in fresh if v.claim not in QUESTIONS]
-        fresh = [v for v in fresh if v.claim in QUESTIONS] + grave[:1]
-        return [Failure(v.claim, v.subject, v.message, "", self.events, after, v.kind, count) for v in fresh]
+        chosen = [v for v in fresh if v.claim in QUESTIONS] + grave[:1]
+        count = len(self.breaches)
+        return [Failure(v.claim, v.subject, v.message, "", self.events, after, v.kind, count) for v in chosen]
 
     def outlook(self, good: set[Key]) -> Failure | None:
         """Go on fairly to the end (the game is over then); what never happens, or the death met."""
         used: list[Event] = []
         try:
-            verdict = continue_fairly(self.driver, good, used)
+            v = continue_fairly(self.driver, good, used)
         except EngineDied as death:
             self.events = (*self.events, *used)
             return self._death(death, type(used[-1]).__name__)
-        if verdict is None:
+        if v is None:
             return None
-        v = verdict
-        return Failure(v.claim, v.subject, v.message, "", self.events, "fairness", v.kind, len(self.breaches))
+        count = len(self.breaches)
+        return Failure(v.claim, v.subject, v.message, "", self.events, "fairness", v.kind, count)
 
 
 def replay(shop: Workshop, events: tuple[Event, ...]) -> Game:
     """Play a sequence known to be harmless, without judging the states on the way."""
-    game = Game(Driver(shop))
+    game = Game(Driver(shop), shop.judge)
     for event in events:
         game.push(event)
         game.driver.apply(event)
@@ -115,7 +130,7 @@ def play_all(shop: Workshop, events: tuple[Event, ...]) -> list[Failure]:
 
     All failures in order; nothing is played after a final one; otherwise the fair continuation is judged too.
     """
-    game = Game(Driver(shop))
+    game = Game(Driver(shop), shop.judge)
     failures: list[Failure] = []
     with patience(PATIENCE):
         for event in events:

@@ -11,14 +11,13 @@ from __future__ import annotations
 from .canonical import Key, state_key
 from .driver import Driver
 from .events import Answer, Decide, Event, Grammar, Report, Resume, Schedule
-from .interim_checks import Violation
 from .scope import NO_MATCH
+from .verdicts import LEAK, STUCK
+from .violation import Violation
 
 ROUNDS = 120
 PATIENCE_ROUNDS = 10
 """Rounds (a pass and its answers) without any token, completion or end before the state is called stuck."""
-STUCK = "something_that_fits_is_eventually_scheduled"
-LEAK = "every_block_is_eventually_freed"
 
 
 def fair_events(driver: Driver) -> list[Event]:

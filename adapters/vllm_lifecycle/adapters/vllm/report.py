@@ -118,7 +118,7 @@ def _event(data: dict[str, Any]) -> Event:
 
 def tell(shop: Workshop, target: str, failure: Failure, site: str) -> Finding:
     """Replay a minimal failing sequence once more and write down what each call changed."""
-    game = Game(Driver(shop))
+    game = Game(Driver(shop), shop.judge)
     steps: list[StepLine] = []
     before = game.driver.snapshot()
     for event in failure.events:

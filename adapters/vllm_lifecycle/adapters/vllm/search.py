@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .canonical import Key, state_key
+from .compiled import Sparse
 from .config import Workshop
 from .driver import PATIENCE, Driver, patience
 from .enabled import enabled
@@ -34,6 +35,7 @@ from .events import (
 )
 from .play import Failure, Game, replay
 from .scope import Scope
+from .snapshot import Snapshot
 
 WEIGHTS: tuple[tuple[type, float], ...] = (
     (Schedule, 6.0),
@@ -75,8 +77,8 @@ class Harvest:
     """Failures by signature with the shortest sequence of each, and the coverage."""
 
     coverage: Coverage
-    failures: dict[tuple[str, str], Failure] = field(default_factory=dict)
-    hits: dict[tuple[str, str], int] = field(default_factory=dict)
+    failures: dict[tuple[str, str, bool], Failure] = field(default_factory=dict)
+    hits: dict[tuple[str, str, bool], int] = field(default_factory=dict)
 
     def add(self, failure: Failure) -> None:
         known = self.failures.get(failure.signature)
@@ -89,6 +91,7 @@ class Harvest:
 class _Node:
     events: tuple[Event, ...]
     present: frozenset[tuple[str, str]]
+    seen: tuple[Snapshot, Sparse] | None
 
 
 class _Mood:
@@ -138,7 +141,7 @@ class Search:
     def _breadth(self, end: float) -> None:
         c = self.harvest.coverage
         seen: set[Key] = {state_key(Driver(self.shop))}
-        frontier: deque[_Node] = deque([_Node((), frozenset())])
+        frontier: deque[_Node] = deque([_Node((), frozenset(), None)])
         deeper = False
         while frontier:
             node = frontier.popleft()
@@ -163,6 +166,7 @@ class Search:
         with patience(PATIENCE):
             game = replay(self.shop, node.events)
             game.present = set(node.present)
+            game.seen = node.seen
             failures = game.play(event)
             for failure in failures:
                 self.harvest.add(failure)
@@ -172,7 +176,7 @@ class Search:
             if key in seen:
                 return None
             seen.add(key)
-            child = _Node(game.events, frozenset(game.present))
+            child = _Node(game.events, frozenset(game.present), game.seen)
             outlook = game.outlook(self.good)
             if outlook is not None:
                 self.harvest.add(outlook)
@@ -187,20 +191,18 @@ class Search:
             self._report(f"{c.walks} walks, {c.walk_events} events")
 
     def _walk(self) -> None:
-        game = Game(Driver(self.shop))
-        before = game.driver.snapshot()
+        game = Game(Driver(self.shop), self.shop.judge)
         mood = _Mood(self.random)
         for _ in range(self.random.randint(self.scope.walk // 2, self.scope.walk)):
             offers = enabled(game.driver)
             if not offers:
                 break
             self.harvest.coverage.walk_events += 1
-            failures = game.play(mood.choose(offers), before)
+            failures = game.play(mood.choose(offers))
             for failure in failures:
                 self.harvest.add(failure)
             if any(f.final for f in failures):
                 return
-            before = game.driver.snapshot()
         outlook = game.outlook(self.good)
         if outlook is not None:
             self.harvest.add(outlook)

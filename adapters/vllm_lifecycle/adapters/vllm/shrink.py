@@ -17,13 +17,6 @@ from .events import Add, Answer, Event
 from .play import Failure, Game, play_all
 from .scope import NO_MATCH
 
-Same = tuple[str, str]
-
-
-def same(failure: Failure) -> Same:
-    """What must stay equal: the property, and the call site or kind."""
-    return failure.claim, failure.site or failure.kind
-
 
 def shrink(shop: Workshop, failure: Failure, attempts: int = 400) -> Failure:
     """The smallest sequence found with the same failure, within that many replays."""
@@ -44,7 +37,7 @@ def _check(shop: Workshop, events: tuple[Event, ...], wanted: Failure, budget: l
         return None
     budget[0] -= 1
     for failure in play_all(shop, events):
-        if same(failure) == same(wanted):
+        if failure.same == wanted.same:
             return failure if failure.breaches <= wanted.breaches else None
     return None
 
@@ -66,7 +59,7 @@ def _fewer(shop: Workshop, best: Failure, budget: list[int]) -> Failure:
 def _without_breaches(shop: Workshop, best: Failure, budget: list[int]) -> Failure:
     if not best.breaches:
         return best
-    game, kept = Game(Driver(shop)), []
+    game, kept = Game(Driver(shop), shop.judge), []
     for event in best.events:
         count = len(game.breaches)
         try:

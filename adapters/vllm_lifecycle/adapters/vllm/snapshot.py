@@ -48,12 +48,12 @@ class Flight:
 
 @dataclass(frozen=True)
 class Encoder:
-    """The encoder cache: capacity, slots left, entries, and those of them that somebody references."""
+    """The encoder cache: capacity, slots left, entries, and who needs each."""
 
     capacity: int
     free: int
     entries: tuple[str, ...]
-    referenced: tuple[str, ...]
+    users: tuple[tuple[str, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -177,12 +177,15 @@ class Observer:
             return None
         held = getattr(manager, "cached", None) or {}
         return Encoder(
-            manager.cache_size, manager.num_free_slots, tuple(held), tuple(k for k, u in held.items() if u)
+            manager.cache_size,
+            manager.num_free_slots,
+            tuple(held),
+            tuple((e, tuple(u)) for e, u in held.items()),
         )
 
 
 def _flights(truth: Truth) -> tuple[Flight, ...]:
     moving = [Flight(t.kind, t.rid, t.epoch, t.blocks, t.announced is not None) for t in truth.transfers]
     for step in truth.steps:
-        moving += [Flight("step", rid, step.epochs[rid], step.blocks[rid]) for rid in step.tokens]
+        moving += [Flight("step", rid, step.tags[rid][0], step.blocks[rid]) for rid in step.tokens]
     return tuple(moving)

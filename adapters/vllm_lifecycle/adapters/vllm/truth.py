@@ -31,6 +31,8 @@ class Life:
     grammar: Literal["", "pending", "ready", "failed"] = ""
     asked_between_steps: bool = False
     finished_calls: int = 0
+    told_new: dict[int, int] = field(default_factory=dict)
+    """Announcements as new, per turn (the length of the prompt tells turns apart)."""
     chunks: int = 0
     closed: bool = False
     most_computed: int = 0
@@ -56,7 +58,8 @@ class Step:
     output: Any
     tokens: dict[str, int]
     blocks: dict[str, tuple[int, ...]]
-    epochs: dict[str, int]
+    tags: dict[str, tuple[int, ...]]
+    """Per request what tells its present run from earlier and later ones (see `Driver.tag`)."""
     samples: frozenset[str]
     drafts: dict[str, int]
     loads: dict[str, tuple[int, ...]]
@@ -101,10 +104,16 @@ class Truth:
     hooks: list[HookCall] = field(default_factory=list)
     dispatched: int = 0
     adds: int = 0
-    breaches: int = 0
     pause: str = ""
-    strays: set[str] = field(default_factory=set)
-    """Requests that were given tokens computed for an earlier owner of their id."""
+    undelivered: list[Transfer] = field(default_factory=list)
+    """Transfers that are over and whose report is on its way to the scheduler."""
+    delivered: set[tuple[str, int]] = field(default_factory=set)
+    """Incarnations whose receive was reported to the scheduler."""
+    breakers: list[str] = field(default_factory=list)
+    """Who broke the contract, breach by breach."""
+    mishap: bool = False
+    """A load failed, or a reset was forced: something went wrong that nobody is to blame for."""
+    dead: bool = False
     emitted: int = 0
     """Tokens and completions that reached a client or a connector: never decreases."""
     loading: dict[str, tuple[int, ...]] = field(default_factory=dict)

@@ -39,7 +39,7 @@ def dispatch(driver: Driver) -> None:
             output=output,
             tokens=tokens,
             blocks={rid: observer.table(rid) for rid in tokens},
-            epochs={rid: truth.lives[rid].epoch for rid in tokens if rid in truth.lives},
+            tags={rid: driver.tag(rid) for rid in tokens},
             samples=frozenset(rid for rid in tokens if ends[rid] >= known.get(rid, 0)),
             drafts=drafts,
             loads={rid: blocks for rid, blocks in loads.items() if rid in tokens},
@@ -50,10 +50,15 @@ def dispatch(driver: Driver) -> None:
             drops=tuple(getattr(output, "free_encoder_mm_hashes", ())),
         )
     )
+    for new in output.scheduled_new_reqs:
+        if new.req_id in truth.lives and not getattr(driver.scheduler, "use_v2_model_runner", False):
+            life = truth.lives[new.req_id]
+            turn = life.request.num_prompt_tokens
+            life.told_new[turn] = life.told_new.get(turn, 0) + 1
     for rid, end in ends.items():
-        life = truth.lives.get(rid)
-        if life is not None:
-            life.most_computed = max(life.most_computed, end)
+        owner = truth.lives.get(rid)
+        if owner is not None:
+            owner.most_computed = max(owner.most_computed, end)
     for transfer in truth.transfers:
         if transfer.announced is None:
             transfer.announced = truth.dispatched
@@ -75,6 +80,8 @@ def answer_step(driver: Driver, event: Answer) -> None:
     truth, shop = driver.truth, driver.shop
     step = truth.steps.pop(0)
     out = driver.take_outbox()
+    truth.delivered |= {(t.rid, t.epoch) for t in truth.undelivered if t.kind == "receive"}
+    truth.undelivered.clear()
     report = shop.report(set(out.sent), set(out.received), set(out.failed), out.bad_blocks) if out else None
     sampled: dict[str, list[int]] = {}
     for rid in step.tokens:
@@ -91,8 +98,6 @@ def answer_step(driver: Driver, event: Answer) -> None:
         for one in group.outputs:
             truth.emitted += len(one.new_token_ids) + (one.finish_reason is not None)
             life = truth.lives.get(one.request_id)
-            if life is not None and one.new_token_ids and step.epochs.get(one.request_id) != life.epoch:
-                truth.strays.add(one.request_id)
             if life is not None and one.finish_reason is not None and life.request.is_finished():
                 life.client_done = True
     if driver.scope.drafts and not driver.scope.asynchronous and step.tokens:
