@@ -63,7 +63,7 @@ def test_the_wheel_holds_every_module_of_the_three_layers_and_nothing_else(wheel
         path.relative_to(ROOT / layer).as_posix()
         for layer in LAYERS
         for path in (ROOT / layer / "vllm_lifecycle").rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.suffix == ".py" or path.name == "py.typed"
     }
     assert held == wanted
     assert "vllm_lifecycle/__init__.py" not in held, (

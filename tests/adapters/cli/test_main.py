@@ -52,7 +52,7 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (("check", "vllm", "--seconds", "0"), "above 0"),
         (("check", "notdotted"), "pkg.mod:Class"),
     ],
-    ids=" ".join,
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_a_wrong_command_line_is_one_line_with_the_repair(
     arguments: tuple[str, ...], repair: str, capsys: pytest.CaptureFixture[str]
@@ -113,7 +113,7 @@ def test_a_reader_that_went_away_is_no_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("RUNNING", "in lifecycle request: entered:"),
+        ("RUNNING", "in lifecycle request: entered from:"),
         ("preempt_request", "taken by:\n  scheduler"),
         ("status", "module:\n  queue"),
         ("a_finished_request_is_eventually_freed", "fair actions:"),

@@ -82,7 +82,7 @@ def test_text_shows_failures_with_their_reason_and_trace_and_each_assumption_onc
         "\n"
         "refuted: c_is_d  [explicit, 2x2]\n"
         "    1. add_request(r=r0)\n"
-        "         status[r0] = WAITING\n"
+        "         status[r0]: WAITING\n"
         "    2. schedule\n"
         "\n"
         "not established: e_is_f  [induction, any size]\n"
@@ -116,6 +116,15 @@ def test_long_evidence_and_what_a_proof_used_are_shown_below_the_claim() -> None
     text = render.to_text(Report("prove", [Section("proof", [cti, used])]), details=False, colour=False)
     assert "  not inductive\n  counterexample:\n    one\n    two" in text
     assert "q uses\n  admit: p, q" in text
+
+
+def test_traces_of_claims_that_hold_are_shown_on_request() -> None:
+    found = Verdict("can_reach_it", Outcome.HOLDS, "explicit", "2x2", trace=TRACE, numbers={"score": "a\nb"})
+    report = Report("explore", [Section("part", [found])])
+    assert "add_request" not in render.to_text(report, details=True)
+    assert "holds: can_reach_it  [explicit, 2x2]\n  score:" in render.to_text(
+        report, details=False, traces=True
+    )
 
 
 def test_json_leaves_nothing_out(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang import text
-from vllm_lifecycle.spec.lang.build import Implication, Individual, SetOf, State, exists, forall, ite, when
+from vllm_lifecycle.spec.lang.build import Individual, SetOf, State, exists, forall, ite
+from vllm_lifecycle.spec.lang.claims import Implication, when
 from vllm_lifecycle.spec.lang.define import Spec
 from vllm_lifecycle.spec.lang.machine import Fairness
 from vllm_lifecycle.spec.lang.sorts import BOOL, EnumSort, IntSort, UninterpretedSort

@@ -20,6 +20,9 @@ app = typer.Typer(
 
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result on standard output.")]
 DetailsOption = Annotated[bool, typer.Option("--details", "-d", help="A row for each claim.")]
+TracesOption = Annotated[
+    bool, typer.Option("--traces", help="Show the shortest trace of each claim that has one.")
+]
 SeedsOption = Annotated[int, typer.Option(help="Prove each obligation under that many solver seeds.")]
 TimeoutOption = Annotated[float, typer.Option(help="Seconds for one obligation, then it is not established.")]
 
@@ -97,7 +100,7 @@ def check(
         )
     else:
         options = services.TargetOptions(
-            target, tuple(scope or ()), contract or "legal", seconds or 60.0, seed or 0
+            target, tuple(scope or ()), contract or "legal", 60.0 if seconds is None else seconds, seed or 0
         )
         stages = services.check_target(options)
     finish("check" if target is None else f"check {target}", stages, form, details=details)
@@ -156,6 +159,7 @@ def explore(
         bool, typer.Option("--liveness", help="Check progress properties too (no symmetry).")
     ] = False,
     details: DetailsOption = False,
+    traces: TracesOption = False,
     form: FormatOption = Format.text,
 ) -> None:
     """Explore every reachable state of a small scope.
@@ -179,7 +183,7 @@ def explore(
         services.bytes_of(max_memory),
         liveness,
     )
-    finish("explore", services.explore(options), form, details=details)
+    finish("explore", services.explore(options), form, details=details, traces=traces)
 
 
 @app.command()
@@ -187,7 +191,7 @@ def mutants(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these mutants.")
     ] = None,
-    details: DetailsOption = False,
+    traces: TracesOption = False,
     form: FormatOption = Format.text,
 ) -> None:
     """Refute every known defect.
@@ -198,11 +202,11 @@ def mutants(
     \b
     Examples
       vllm-lifecycle mutants
-      vllm-lifecycle mutants abort_frees_receiving_blocks --details
+      vllm-lifecycle mutants abort_frees_receiving_blocks
     """
     from vllm_lifecycle.adapters.cli import services
 
-    finish("mutants", services.mutants(tuple(names or ())), form, details=details or bool(names))
+    finish("mutants", services.mutants(tuple(names or ())), form, details=True, traces=traces or bool(names))
 
 
 @app.command()

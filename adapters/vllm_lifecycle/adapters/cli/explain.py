@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING
 
 from vllm_lifecycle.adapters.cli import services
 from vllm_lifecycle.adapters.cli.errors import unknown
 from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang import text
-from vllm_lifecycle.spec.lang.edges import edges
-from vllm_lifecycle.spec.lang.machine import Action, Fairness, Machine, Property, StateVar, Witness
+from vllm_lifecycle.spec.lang.edges import Edge, edges
+from vllm_lifecycle.spec.lang.machine import Action, Fairness, Lifecycle, Machine, Property, StateVar, Witness
 from vllm_lifecycle.spec.lang.sorts import EnumSort
 
 if TYPE_CHECKING:
@@ -77,25 +78,18 @@ def _entries(machine: Machine, name: str) -> Iterator[Entry]:
             yield _witness(row)
     for action in machine.actions:
         if name == action.name:
-            yield _action(machine, action)
+            yield _action(action)
     yield from _state(machine, name)
     for var in machine.vars:
         if name == var.name:
             yield _variable(machine, var)
     for mutant in services.mutant_rows():
         if name == mutant.name:
-            yield Entry(
-                "mutant",
-                mutant.name,
-                mutant.doc,
-                _facts(
-                    ("must refute", mutant.falls),
-                ),
-            )
+            yield _mutant(mutant)
 
 
 def _property(machine: Machine, prop: Property) -> Entry:
-    witness = next(w for w in machine.witnesses if w.of == prop.name)
+    cases = [f"{w.name}: {text.witness(w)}" for w in machine.witnesses if w.of == prop.name]
     fair = [a.name for a in machine.actions if a.fairness is not Fairness.NONE]
     kind = {"state": "safety property", "step": "step property", "progress": "progress property"}[prop.kind]
     return Entry(
@@ -106,7 +100,7 @@ def _property(machine: Machine, prop: Property) -> Entry:
             ("formula", [text.claim(prop)]),
             ("catalogue", prop.ids),
             ("established", [_ESTABLISHED[prop.kind]]),
-            ("witness", [f"{witness.name}: {text.witness(witness)}"]),
+            ("witness", cases),
             ("fair actions", fair if prop.kind == "progress" else ()),
             ("kills", [m.name for m in services.mutant_rows() if prop.name == m.breaks]),
         ),
@@ -123,11 +117,11 @@ def _witness(row: Witness) -> Entry:
     )
 
 
-def _action(machine: Machine, action: Action) -> Entry:
+def _action(action: Action) -> Entry:
     moves = [
-        f"{lc.name}: {e.source.name} -> {e.target.name}"
-        for lc in machine.lifecycles
-        for e in edges(machine, lc)
+        f"{lifecycle.name}: {e.source.name} -> {e.target.name}"
+        for lifecycle, found in _edges()
+        for e in found
         if e.action == action.name
     ]
     params = ", ".join(f"{p.name}: {'set of ' if p.is_set else ''}{p.sort}" for p in action.params)
@@ -155,22 +149,12 @@ def _state(machine: Machine, name: str) -> Iterator[Entry]:
         member = cls[name]
         mentioned = [p.name for p in machine.properties if _mentions(p.body, member)]
         facts: list[tuple[str, Iterable[str]]] = []
-        for lifecycle in machine.lifecycles:
+        for lifecycle, found in _edges():
             if member in lifecycle.table:
-                all_edges = edges(machine, lifecycle)
                 here = f"in lifecycle {lifecycle.name}"
-                facts.append(
-                    (
-                        f"{here}: entered",
-                        [f"{e.source.name} by {e.action}" for e in all_edges if e.target is member],
-                    )
-                )
-                facts.append(
-                    (
-                        f"{here}: left",
-                        [f"{e.target.name} by {e.action}" for e in all_edges if e.source is member],
-                    )
-                )
+                entered = [f"{e.source.name} by {e.action}" for e in found if e.target is member]
+                left = [f"{e.target.name} by {e.action}" for e in found if e.source is member]
+                facts += [(f"{here}: entered from", entered), (f"{here}: left for", left)]
         facts.append(("spoken of by", mentioned))
         yield Entry("state", f"{cls.__name__}.{name}", (cls.__doc__ or "").strip(), _facts(*facts))
 
@@ -202,6 +186,12 @@ def _mutant(mutant: Mutant) -> Entry:
             ("features", mutant.features),
         ),
     )
+
+
+@cache
+def _edges() -> tuple[tuple[Lifecycle, tuple[Edge, ...]], ...]:
+    machine = services.machine()
+    return tuple((lifecycle, edges(machine, lifecycle)) for lifecycle in machine.lifecycles)
 
 
 def _facts(*facts: tuple[str, Iterable[str]]) -> tuple[tuple[str, tuple[str, ...]], ...]:

