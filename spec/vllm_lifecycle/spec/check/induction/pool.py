@@ -55,7 +55,7 @@ def _parcel(prover: Prover) -> bytes | None:
         "minimal_cores": prover.minimal_cores,
     }
     try:
-        return pickle.dumps((prover.theory.machine, options))
+        return pickle.dumps((prover.theory.machine, prover.theory.rankings, options))
     except (pickle.PicklingError, AttributeError):
         return None
 
@@ -69,8 +69,8 @@ def _spread(parcel: bytes, numbers: list[int], jobs: int) -> Iterator[Result]:
 
 def _open(parcel: bytes) -> None:
     global _prover
-    machine, options = pickle.loads(parcel)
-    _prover = Prover(Theory(machine), **options)
+    machine, rankings, options = pickle.loads(parcel)
+    _prover = Prover(Theory(machine, rankings), **options)
 
 
 def _work(numbers: list[int]) -> list[Result]:

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vllm_lifecycle.spec.check.induction import counts
 from vllm_lifecycle.spec.check.induction.obligations import Obligation, enabled_claim, range_claim
 from vllm_lifecycle.spec.check.induction.pool import discharge_all
-from vllm_lifecycle.spec.check.induction.prover import GOOD, SEEDS, TIMEOUT_MS, Prover, Result, Status
+from vllm_lifecycle.spec.check.induction.prover import GOOD, SEEDS, TIMEOUT_MS, Answer, Prover, Result
+from vllm_lifecycle.spec.check.induction.ranking import Ranking, SetEntry
 from vllm_lifecycle.spec.check.induction.smt import version
 from vllm_lifecycle.spec.check.induction.theory import Theory
 from vllm_lifecycle.spec.check.verdict import Outcome, Verdict, worst
-from vllm_lifecycle.spec.lang.machine import Machine
+from vllm_lifecycle.spec.lang.machine import Fairness, Machine
 
 Progress = Callable[[int, int], None]
 POSSIBLE = "every action is possible"
@@ -52,7 +53,7 @@ class Proof:
         """How many obligations had which outcome, and how many had to be asked again."""
         found = Counter(r.status.value for r in self.results)
         return {
-            **{s.value: found[s.value] for s in Status},
+            **{s.value: found[s.value] for s in Answer},
             "asked again": sum(r.retried for r in self.results),
         }
 
@@ -76,7 +77,7 @@ class Proof:
     @property
     def uses(self) -> dict[str, tuple[str, ...]]:
         """Obligation -> claims that its proof leaned on (minimal when proved with `cores`)."""
-        return {r.obligation.name: r.uses for r in self.results if r.status is Status.PROVED}
+        return {r.obligation.name: r.uses for r in self.results if r.status is Answer.PROVED}
 
     def verdict(self, claim: str) -> Verdict:
         """The verdict of one claim; KeyError when it was not asked."""
@@ -100,11 +101,17 @@ class Proof:
         while True:
             # What was not asked in this proof is taken for granted, and said in the verdict.
             leaning = {
-                c for c in holding if any(u in groups and u not in holding for r in groups[c] for u in r.uses)
+                c for c in holding if any(u in groups and u not in holding for u in self._leans_on(c, groups))
             }
             if not leaning:
                 return frozenset(holding)
             holding -= leaning
+
+    def _leans_on(self, claim: str, groups: Mapping[str, list[Result]]) -> frozenset[str]:
+        """The claims that the proofs of one leaned on, and the progress claims that its steps wait for."""
+        used = {u for r in groups.get(claim, ()) for u in r.uses}
+        ranked = (r for r in self.theory.rankings if r.name == claim)
+        return frozenset(used | {s.after for r in ranked for s in r.steps if s.after is not None})
 
     def _judge(self) -> Iterable[Verdict]:
         groups, holding = self._by_claim(), self.established()
@@ -145,7 +152,7 @@ class Proof:
     def _numbers(self, results: list[Result]) -> dict[str, object]:
         return {
             "obligations": len(results),
-            "frame": sum(r.status is Status.FRAME for r in results),
+            "frame": sum(r.status is Answer.FRAME for r in results),
             "seeds": list(self.seeds),
             "seconds": round(sum(r.seconds for r in results), 3),
         }
@@ -153,24 +160,23 @@ class Proof:
     def _reason(
         self, claim: str, results: list[Result], holding: frozenset[str], groups: dict[str, list[Result]]
     ) -> str:
-        failed = [r for r in results if r.status is Status.FAILED]
+        failed = [r for r in results if r.status is Answer.FAILED]
         if failed:
             return f"not inductive: {', '.join(r.obligation.label for r in failed)}"
-        unknown = [r for r in results if r.status is Status.UNKNOWN]
+        unknown = [r for r in results if r.status is Answer.UNKNOWN]
         if unknown:
             return "; ".join(f"{r.obligation.label}: {r.note}" for r in unknown)
         if claim in self.unfinished:
             return "interrupted before all obligations were asked"
-        lost = sorted({u for r in results for u in r.uses if u in groups and u not in holding})
+        lost = sorted(u for u in self._leans_on(claim, groups) if u in groups and u not in holding)
         return f"its proof leans on {', '.join(lost)}, which is not established"
 
     def _assumptions(self, claim: str, groups: dict[str, list[Result]]) -> tuple[str, ...]:
         reached, front = {claim}, [claim]
         while front:
-            for result in groups.get(front.pop(), ()):
-                new = set(result.uses) - reached
-                reached |= new
-                front += new
+            new = self._leans_on(front.pop(), groups) - reached
+            reached |= new
+            front += new
         machine = self.theory.machine
         said = [
             f"finitely many {c.over.sort}"
@@ -180,6 +186,7 @@ class Proof:
         for c in counts.over_individuals(machine):
             if c.counter in self.theory.capacities and range_claim(c.counter) in reached:
                 said.append(f"{self.theory.capacities[c.counter]} is at least the number of {c.over.sort}")
+        said += self._fairness(reached)
         granted = sorted(reached - set(groups))
         if granted:
             said.append(f"taken for granted, not asked here: {', '.join(granted)}")
@@ -188,6 +195,16 @@ class Proof:
                 f"{len(machine.dropped_guards)} guards about other modules dropped (more behaviour, never less)"
             )
         return tuple(dict.fromkeys(said))
+
+    def _fairness(self, claims: set[str]) -> Iterator[str]:
+        ranked = [r for r in self.theory.rankings if r.name in claims]
+        used = {step.action for r in ranked for step in r.steps}
+        for kind in (Fairness.WEAK, Fairness.STRONG):
+            fair = [a.name for a in self.theory.machine.actions if a.name in used and a.fairness is kind]
+            if fair:
+                yield f"{kind.value} fairness of {', '.join(fair)}"
+        entries = [e for r in ranked for e in r.rank if isinstance(e, SetEntry)]
+        yield from (f"finitely many {p.sort}" for e in entries for p in e.params)
 
     def __str__(self) -> str:
         numbers = ", ".join(f"{n} {what}" for what, n in self.numbers.items() if n)
@@ -206,9 +223,13 @@ def prove(
     jobs: int = 2,
     cores: bool = False,
     progress: Progress | None = None,
+    rankings: Iterable[Ranking] = (),
 ) -> Proof:
-    """Prove every claim of a machine for any number of individuals; `cores` makes the table of uses minimal."""
-    theory = Theory(machine)
+    """Prove every claim of a machine for any number of individuals; `cores` makes the table of uses minimal.
+
+    Progress claims are proved as far as `rankings` gives them ranks, in the order in which they lean on each other.
+    """
+    theory = Theory(machine, tuple(rankings))
     return _run(Prover(theory, seeds, timeout_ms, minimal_cores=cores), theory.obligations, jobs, progress)
 
 
@@ -218,9 +239,10 @@ def prove_property(
     actions: Iterable[str] | None = None,
     seeds: Sequence[int] = SEEDS[:1],
     timeout_ms: int = TIMEOUT_MS,
+    rankings: Iterable[Ranking] = (),
 ) -> Proof:
     """Only the obligations of one claim, and of the given actions: fast, for mutants. The other claims are taken for granted."""
-    theory = Theory(machine)
+    theory = Theory(machine, tuple(rankings))
     wanted = None if actions is None else frozenset(actions)
     chosen = [
         o

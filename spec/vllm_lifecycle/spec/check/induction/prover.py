@@ -24,7 +24,7 @@ TIMEOUT_MS = 5000
 RETRY_SEEDS = (101, 102)
 
 
-class Status(Enum):
+class Answer(Enum):
     """What became of an obligation."""
 
     FRAME = "frame"
@@ -34,7 +34,7 @@ class Status(Enum):
     UNKNOWN = "unknown"
 
 
-GOOD = frozenset({Status.FRAME, Status.PROVED, Status.POSSIBLE})
+GOOD = frozenset({Answer.FRAME, Answer.PROVED, Answer.POSSIBLE})
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Result:
     """
 
     obligation: Obligation
-    status: Status
+    status: Answer
     seconds: float = 0.0
     uses: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
@@ -87,7 +87,7 @@ class Prover:
         """The outcome of one obligation."""
         began = time.perf_counter()
         if obligation.frame:
-            return Result(obligation, Status.FRAME)
+            return Result(obligation, Answer.FRAME)
         if obligation.expect_model:
             return self._find_model(obligation, began)
         asked = self.theory.ask(obligation)
@@ -107,11 +107,11 @@ class Prover:
         uses = tuple(dict.fromkeys(asked.usable[s].of for s in core))
         seconds = time.perf_counter() - began
         if set(answers) == {"unsat"}:
-            return Result(obligation, Status.PROVED, seconds, uses, tuple(answers), retried)
+            return Result(obligation, Answer.PROVED, seconds, uses, tuple(answers), retried)
         if "sat" in answers and "unsat" in answers:
             return Result(
                 obligation,
-                Status.UNKNOWN,
+                Answer.UNKNOWN,
                 seconds,
                 uses,
                 tuple(answers),
@@ -133,20 +133,20 @@ class Prover:
         found = smallest(self.theory, obligation)
         seconds = time.perf_counter() - began
         if found is not None:
-            return Result(obligation, Status.FAILED, seconds, (), answers, retried, found)
+            return Result(obligation, Answer.FAILED, seconds, (), answers, retried, found)
         if "sat" in answers:
             note = "the solver has a counterexample, but none with few individuals and exact counts"
         else:
             note = "the solver answers unknown"
-        return Result(obligation, Status.UNKNOWN, seconds, (), answers, retried, note=note)
+        return Result(obligation, Answer.UNKNOWN, seconds, (), answers, retried, note=note)
 
     def _find_model(self, obligation: Obligation, began: float) -> Result:
         found = smallest(self.theory, obligation)
         seconds = time.perf_counter() - began
         if found is not None:
-            return Result(obligation, Status.POSSIBLE, seconds, (), ("sat",), counterexample=found)
+            return Result(obligation, Answer.POSSIBLE, seconds, (), ("sat",), counterexample=found)
         note = "no state that keeps the invariants enables it, so that every claim about it is empty"
-        return Result(obligation, Status.UNKNOWN, seconds, (), ("unsat",), note=note)
+        return Result(obligation, Answer.UNKNOWN, seconds, (), ("unsat",), note=note)
 
 
 def _ask(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from vllm_lifecycle.spec.check.induction import counts
+from vllm_lifecycle.spec.check.induction import counts, progress
 from vllm_lifecycle.spec.check.induction.obligations import (
     Assumption,
     Claim,
@@ -22,6 +22,7 @@ from vllm_lifecycle.spec.check.induction.obligations import (
     state_obligations,
     step_obligations,
 )
+from vllm_lifecycle.spec.check.induction.ranking import Ranking
 from vllm_lifecycle.spec.check.induction.smtlib import declarations, question, text
 from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.alternation import alternation_edges, alternations, find_cycle
@@ -34,6 +35,7 @@ class Theory:
     """Everything to prove about a machine, and everything that may be used."""
 
     machine: Machine
+    rankings: tuple[Ranking, ...] = ()
 
     @cached_property
     def claims(self) -> tuple[Claim, ...]:
@@ -85,6 +87,8 @@ class Theory:
         for prop in machine.properties:
             if prop.kind == "step":
                 found += step_obligations(machine, prop)
+        for place, ranking in enumerate(self.rankings):
+            found += progress.obligations(machine, ranking, self.rankings[:place])
         found += enabled_obligations(machine)
         return tuple(found)
 
