@@ -88,7 +88,9 @@ def parse(text: str, base: Scope | None = None) -> Scope:
         near = difflib.get_close_matches(text, [s.name for s in SCOPES], n=2)
         names = " or ".join(near) or ", ".join(s.name for s in SCOPES)
         also = f", or a named scope ({names})" if names else ""
-        raise DefinitionError(f"unknown scope {text}: write REQUESTSxBLOCKS or REQUESTSxBLOCKSxSTEPS, as 2x3{also}")
+        raise DefinitionError(
+            f"unknown scope {text}: write REQUESTSxBLOCKS or REQUESTSxBLOCKSxSTEPS, as 2x3{also}"
+        )
     numbers = [int(n) for n in text.split("x")]
     if len(numbers) not in range(2, len(AXES) + 1):
         raise DefinitionError(
@@ -96,6 +98,8 @@ def parse(text: str, base: Scope | None = None) -> Scope:
         )
     for sort, number in zip(AXES, numbers, strict=False):
         if not 1 <= number <= LARGEST:
-            raise DefinitionError(f"scope {text} has {number} of sort {sort}: write a size from 1 to {LARGEST}")
+            raise DefinitionError(
+                f"scope {text} has {number} of sort {sort}: write a size from 1 to {LARGEST}"
+            )
     sizes = dict(zip(AXES, [*numbers, *([1] * (len(AXES) - len(numbers)))], strict=True))
     return replace(base, name=text, sizes=sizes) if base is not None else Scope(text, sizes)

@@ -1,10 +1,10 @@
-"""Progress properties on the unreduced graph: `antecedent ~> consequent` under the declared fairness.
+r"""Progress properties on the unreduced graph: `antecedent ~> consequent` under the declared fairness.
 
 A counterexample is a lasso: a run to a state where the antecedent holds and the consequent does not, and from there a fair
 run that never meets the consequent. Such runs end up in a strong component of the states without consequent, or stop in one
 state for ever. A component is fair when, for each weakly fair instance, it holds a state that does not enable it or a step
 that takes it; for strong fairness, a component that enables an instance without taking it is searched again without the
-states that enable it (Emerson and Lei). Fairness is per action instance with its scalar parameters, as `\\A r : WF(A(r))`:
+states that enable it (Emerson and Lei). Fairness is per action instance with its scalar parameters, as `\A r : WF(A(r))`:
 one request cannot be starved by the others. Set-valued parameters are chosen inside an instance. Only steps that change the
 state count. Since renaming individuals maps fair runs to fair runs, one parameter value per orbit is enough; reducing the
 graph itself is refused.
@@ -20,9 +20,9 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
-from vllm_lifecycle.spec.check.explicit.graph import Flags, Graph
+from vllm_lifecycle.spec.check.explicit.graph import Graph
 from vllm_lifecycle.spec.check.explicit.model import Model
-from vllm_lifecycle.spec.check.explicit.planes import Index
+from vllm_lifecycle.spec.check.explicit.planes import Flags, Index
 from vllm_lifecycle.spec.check.explicit.rows import Row
 from vllm_lifecycle.spec.check.explicit.search import Exploration, Limits, Progress, explore, scope_text
 from vllm_lifecycle.spec.check.explicit.traces import EngineError, path_to, replay, state_at
@@ -64,7 +64,8 @@ def check_progress(
     numbers = {"states": found.states, "transitions": found.transitions, "complete": found.complete}
     if not found.complete and not found.symmetry:
         return tuple(
-            Verdict(p.name, Outcome.NOT_ESTABLISHED, "liveness", where, assumed, found.cut, (), numbers) for p in claims
+            Verdict(p.name, Outcome.NOT_ESTABLISHED, "liveness", where, assumed, found.cut, (), numbers)
+            for p in claims
         )
     graph = Graph(found)
     return tuple(_check(graph, prop, where, assumed, numbers) for prop in claims)
@@ -75,7 +76,9 @@ def assumptions(machine: Machine) -> tuple[str, ...]:
     lines = []
     for kind in (Fairness.WEAK, Fairness.STRONG):
         names = [
-            f"{a.name}({', '.join(p.name for p in a.params if not p.is_set)})" for a in machine.actions if a.fairness is kind
+            f"{a.name}({', '.join(p.name for p in a.params if not p.is_set)})"
+            for a in machine.actions
+            if a.fairness is kind
         ]
         if names:
             lines.append(f"{kind.value} fairness of each instance of {', '.join(names)}")
@@ -101,7 +104,9 @@ def representatives(params: tuple[Param, ...], domain: ev.Domain) -> list[dict[s
     return list(seen.values())
 
 
-def _check(graph: Graph, prop: Property, scope: str, assumed: tuple[str, ...], numbers: dict[str, Any]) -> Verdict:
+def _check(
+    graph: Graph, prop: Property, scope: str, assumed: tuple[str, ...], numbers: dict[str, Any]
+) -> Verdict:
     for binding in representatives(prop.params, graph.model.domain):
         model = graph.model
         antecedent, consequent = model.truth(prop.antecedent, binding), model.truth(prop.consequent, binding)
@@ -116,14 +121,20 @@ def _check(graph: Graph, prop: Property, scope: str, assumed: tuple[str, ...], n
         trace = _replayed(model, prop, binding, rows, prefix)
         named = ", ".join(f"{k}={v}" for k, v in binding.items())
         last = len(rows)
-        loop = f"steps {prefix + 1} to {last} repeat for ever" if last > prefix else f"nothing fair is enabled after step {last}"
+        loop = (
+            f"steps {prefix + 1} to {last} repeat for ever"
+            if last > prefix
+            else f"nothing fair is enabled after step {last}"
+        )
         return Verdict(
             prop.name,
             Outcome.REFUTED,
             "liveness",
             scope,
             assumed,
-            f"{loop}; the consequent is never met for {named}" if named else f"{loop}; the consequent is never met",
+            f"{loop}; the consequent is never met for {named}"
+            if named
+            else f"{loop}; the consequent is never met",
             trace,
             {**numbers, "prefix": prefix, "cycle": last - prefix},
         )
@@ -170,7 +181,8 @@ def fair_component(graph: Graph, within: Flags) -> Flags | None:
             wrong |= missed
         fair = np.flatnonzero(~wrong)
         if len(fair):
-            return place == fair[np.argmin(sizes.take(big).take(fair))]
+            chosen: Flags = place == fair[np.argmin(sizes.take(big).take(fair))]
+            return chosen
         # What is left: components that only starve strongly fair instances, without the states that enable those.
         kept = np.zeros(len(big) + 1, bool)
         kept[:-1] = ~dead
@@ -259,7 +271,7 @@ def _cycle(graph: Graph, component: Flags, entry: int) -> list[int]:
                 more, here = _go(graph, component, here, calm)
                 walk += more
                 continue
-        goal = _only(graph, graph.source.take(inside))
+        goal = _only(graph, graph.source.take(inside).astype(np.intp))
         more, here = _go(graph, component, here, goal)
         step = int(inside[np.flatnonzero(graph.source.take(inside) == here)[0]])
         walk += [*more, step]
@@ -277,7 +289,9 @@ def _go(graph: Graph, component: Flags, here: int, goal: Flags) -> tuple[list[in
     return _walk_back(graph, by, there), there
 
 
-def _replayed(model: Model, prop: Property, binding: dict[str, Any], rows: list[Row], prefix: int) -> tuple[TraceStep, ...]:
+def _replayed(
+    model: Model, prop: Property, binding: dict[str, Any], rows: list[Row], prefix: int
+) -> tuple[TraceStep, ...]:
     """The steps to show, after the reference evaluator has confirmed that the lasso is one."""
     state = ev.initial(model.machine, model.domain)
     states = [state]

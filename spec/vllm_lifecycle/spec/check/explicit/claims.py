@@ -16,27 +16,31 @@ from vllm_lifecycle.spec.check.explicit.layout import Word
 from vllm_lifecycle.spec.check.explicit.model import Model
 from vllm_lifecycle.spec.check.explicit.planes import members, valid
 from vllm_lifecycle.spec.lang import terms as t
-from vllm_lifecycle.spec.lang.machine import Property, Witness
+from vllm_lifecycle.spec.lang.machine import Param, Property, Witness
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A named formula to be found; `on_step` when it speaks of a state and its successor."""
+    """A named formula to be found, and the claim over `params` that is false exactly where it is found."""
 
     name: str
     node: int
     on_step: bool
+    params: tuple[Param, ...]
+    claim: t.Term
+    wanted: bool
 
 
 def violation(model: Model, prop: Property) -> Target:
     """Where a state or step property is false."""
     node = model.claim(prop.params, (prop.antecedent, t.neg(prop.consequent)))
-    return Target(prop.name, node, prop.kind == "step")
+    return Target(prop.name, node, prop.kind == "step", prop.params, prop.body, False)
 
 
 def occurrence(model: Model, witness: Witness) -> Target:
     """Where a witness is met."""
-    return Target(witness.name, model.claim(witness.params, (witness.term,)), witness.on_step)
+    node = model.claim(witness.params, (witness.term,))
+    return Target(witness.name, node, witness.on_step, witness.params, t.neg(witness.term), True)
 
 
 CHUNK = 1 << 15

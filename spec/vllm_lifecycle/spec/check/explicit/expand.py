@@ -22,23 +22,29 @@ LONG = 256
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Transitions in order of rows: for each the index of its source state, its row, and the words of its successor."""
+    """Transitions in order of rows: for each the index of its source state, its row, and the words of its successor.
+
+    `fault` is some error row with a state that enables it, or None; error rows make no transitions.
+    """
 
     source: Index
     row: Index
     words: list[Word]
+    fault: tuple[Row, int] | None = None
 
 
 class Expander:
     """Successors of packed states; `rows` is in the order of row numbers in batches."""
 
     def __init__(self, rows: Sequence[Row], layout: Layout, network: Network, outputs: Outputs) -> None:
-        self.rows = list(rows)
+        self.rows = [r for r in rows if r.fault is None]
+        self._faults = [r for r in rows if r.fault is not None]
         self.words = layout.words
         self._network = network
         self._outputs = outputs
         outputs.compile()
         self._guards = np.array([r.guard for r in self.rows], np.intp)
+        self._fault_guards = np.array([r.guard for r in self._faults], np.intp)
         self._keep = self._columns([r.keep for r in self.rows])
         self._put = self._columns([r.put for r in self.rows])
         self._compile_moves()
@@ -63,24 +69,24 @@ class Expander:
                 mask[number] = bits
             self._moves.append((source, target, left, right, mask))
 
-    def enabled(self, words: list[Word]) -> Word:
-        """One plane per row: the states in which its guard holds."""
-        planes = self._network.evaluate(words).take(self._guards, axis=0)
-        planes &= valid(len(words[0]))
-        return planes
-
     def expand(self, words: list[Word]) -> Batch:
         """All transitions from the given states."""
         count = len(words[0])
-        if not self.rows or not count:
+        if not count:
             nothing = np.zeros(0, np.intp)
             return Batch(nothing, nothing, [np.zeros(0, np.uint64) for _ in range(self.words)])
-        row, source = members(self.enabled(words), count)
-        planes = self._network.planes
+        planes = self._network.evaluate(words)
+        real = valid(count)
+        row, source = members(planes.take(self._guards, axis=0) & real, count)
         every = [*words, *self._outputs.words(planes, count)]
         result = [w.take(source) for w in words]
         self._update(every, row, source, result)
-        return Batch(source, row, result)
+        fault: tuple[Row, int] | None = None
+        if self._faults:
+            wrong, at = members(planes.take(self._fault_guards, axis=0) & real, count)
+            if len(wrong):
+                fault = self._faults[int(wrong[0])], int(at[0])
+        return Batch(source, row, result, fault)
 
     def _update(self, words: list[Word], row: Index, source: Index, result: list[Word]) -> None:
         counts = np.bincount(row, minlength=len(self.rows))

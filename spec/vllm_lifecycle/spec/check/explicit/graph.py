@@ -14,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from vllm_lifecycle.spec.check.explicit.layout import Word
-from vllm_lifecycle.spec.check.explicit.planes import Index, groups_for
+from vllm_lifecycle.spec.check.explicit.planes import Flags, Index, groups_for
 from vllm_lifecycle.spec.check.explicit.search import Exploration
 from vllm_lifecycle.spec.lang.machine import Action, Fairness
 from vllm_lifecycle.spec.lang.sorts import DefinitionError
 
-Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int32]
 CHUNK = 1 << 15
 
@@ -49,7 +48,9 @@ class Graph:
             raise DefinitionError(f"liveness needs a complete search, but it was cut off: {exploration.cut}")
         self.model = exploration.model
         self.levels = exploration.levels
-        self.words: list[Word] = [np.concatenate([lv[i] for lv in self.levels]) for i in range(self.model.layout.words)]
+        self.words: list[Word] = [
+            np.concatenate([lv[i] for lv in self.levels]) for i in range(self.model.layout.words)
+        ]
         self.count = len(self.words[0])
         self._table = exploration.table
         self._table.number(self.words)
@@ -120,7 +121,9 @@ class Graph:
             size = len(chunk[0])
             found = network.evaluate(chunk).take(planes, axis=0)
             groups = groups_for(size)
-            bits = np.unpackbits(found.view(np.uint8).reshape(len(nodes), groups, 8), axis=2, bitorder="little")
+            bits = np.unpackbits(
+                found.view(np.uint8).reshape(len(nodes), groups, 8), axis=2, bitorder="little"
+            )
             for flags, part in zip(result, bits, strict=True):
                 flags[low : low + size] = part.T.reshape(-1)[:size].view(bool)
         return result
@@ -136,7 +139,7 @@ class Graph:
         return offsets + np.arange(total)
 
     def reach(self, seeds: Index, within: Flags, goal: Flags | None = None) -> tuple[Flags, Index, int]:
-        """Forward search from distinct seeds inside `within`: states reached, the edge by which each was (-1 for seeds), a goal state or -1."""
+        """Forward search from distinct seeds: states reached, the edge each was reached by (-1: seed), a goal or -1."""
         seen = np.zeros(self.count, bool)
         by = np.full(self.count, -1, np.intp)
         front = seeds[within.take(seeds)]

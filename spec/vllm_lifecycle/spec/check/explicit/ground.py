@@ -61,13 +61,17 @@ class Ground:
         self.number = {cell: i for i, cell in enumerate(self.cells)}
         self.sorts = [machine.var(name).sort for name, _ in self.cells]
         self.values = [domain.of(sort) for sort in self.sorts]
-        width = max((sum(len(domain.of(p.sort)) for p in a.params if p.is_set) for a in machine.actions), default=0)
+        width = max(
+            (sum(len(domain.of(p.sort)) for p in a.params if p.is_set) for a in machine.actions), default=0
+        )
         self.count = len(self.cells)
         self.free = self.count + width
         # Cells: state, then free cells of set-valued parameters, then the state after a step.
         state = [(1 << len(v)) - 1 for v in self.values]
         self.formulas = Formulas(state + [BOOLEANS] * width + state)
-        self.start = [self.values[i].index(machine.var(name).init.value) for i, (name, _) in enumerate(self.cells)]
+        self.start = [
+            self.values[i].index(machine.var(name).init.value) for i, (name, _) in enumerate(self.cells)
+        ]
         self._names: dict[int, tuple[str, ...]] = {}
         self._memo: dict[tuple[Any, ...], Any] = {}
         self._alive: list[object] = []
@@ -102,7 +106,11 @@ class Ground:
         return tuple(v for v in self.domain.of(param.sort) if allowed is None or v in allowed)
 
     def _instance(
-        self, action: Action, binding: Mapping[str, Any], scope: Mapping[str, Any], choices: tuple[Choice, ...]
+        self,
+        action: Action,
+        binding: Mapping[str, Any],
+        scope: Mapping[str, Any],
+        choices: tuple[Choice, ...],
     ) -> Instance | None:
         f = self.formulas
         guard = f.tidy(f.conj([self.boolean(g.term, scope) for g in action.guards]))
@@ -226,9 +234,13 @@ class Ground:
                     return f.choose(test, one, two)
                 return self._choose(test, one, two)
             case t.ForAll(variables, body):
-                return f.conj(self._ground(body, {**scope, **b}) for b in ev.assignments(variables, self.domain))
+                return f.conj(
+                    self._ground(body, {**scope, **b}) for b in ev.assignments(variables, self.domain)
+                )
             case t.Exists(variables, body):
-                return f.disj(self._ground(body, {**scope, **b}) for b in ev.assignments(variables, self.domain))
+                return f.disj(
+                    self._ground(body, {**scope, **b}) for b in ev.assignments(variables, self.domain)
+                )
             case _:
                 assert_never(term)
 

@@ -17,6 +17,7 @@ from vllm_lifecycle.spec.check.explicit.formula import AND, FALSE, TRUE, Formula
 from vllm_lifecycle.spec.check.explicit.layout import ONES, WORD, Field, Word
 
 Index = npt.NDArray[np.intp]
+Flags = npt.NDArray[np.bool_]
 WIDE = 64
 """From this many words per plane on, gates are evaluated one by one instead of level by level."""
 ZERO_PLANE, ONE_PLANE = 0, 1
@@ -123,7 +124,9 @@ class Network:
         if found is None:
             found = self._gate_of[key] = self._inputs + len(self._gates)
             self._gates.append(key)
-            level = max((self._levels[p - self._inputs] for p in key[1:] if p >= self._inputs), default=-1) + 1
+            level = (
+                max((self._levels[p - self._inputs] for p in key[1:] if p >= self._inputs), default=-1) + 1
+            )
             self._levels.append(level)
             self._order = None
         return found
@@ -175,7 +178,9 @@ class Network:
                 for kind, lefts, rights, outs in level:
                     both = planes.take(lefts, axis=0)
                     other = planes.take(rights, axis=0)
-                    planes[outs] = np.bitwise_and(both, other, both) if kind is AND else np.bitwise_or(both, other, both)
+                    planes[outs] = (
+                        np.bitwise_and(both, other, both) if kind is AND else np.bitwise_or(both, other, both)
+                    )
         return planes
 
     def _prepare(self, groups: int) -> Word:
@@ -201,7 +206,12 @@ class Network:
             if groups >= WIDE:
                 rows = list(self.planes)
                 self._program = [
-                    (np.bitwise_and if kind is AND else np.bitwise_or, rows[a], rows[b], rows[self._inputs + i])
+                    (
+                        np.bitwise_and if kind is AND else np.bitwise_or,
+                        rows[a],
+                        rows[b],
+                        rows[self._inputs + i],
+                    )
                     for i, (kind, a, b) in enumerate(self._gates)
                 ]
         return self.planes

@@ -43,7 +43,11 @@ class Row:
     def binding(self) -> dict[str, Any]:
         """Parameter values, sets as frozensets."""
         action = self.instance.action
-        sets = {p.name: frozenset(c.element for c in self.chosen if c.param == p.name) for p in action.params if p.is_set}
+        sets = {
+            p.name: frozenset(c.element for c in self.chosen if c.param == p.name)
+            for p in action.params
+            if p.is_set
+        }
         return {p.name: sets[p.name] if p.is_set else self.instance.binding[p.name] for p in action.params}
 
 
@@ -138,7 +142,9 @@ class RowBuilder:
 
         yield from visit(guard, 0, (), {})
 
-    def _change(self, effect: _Effect, cell: int, cases: list[tuple[int, int]], known: Mapping[int, int]) -> None:
+    def _change(
+        self, effect: _Effect, cell: int, cases: list[tuple[int, int]], known: Mapping[int, int]
+    ) -> None:
         f = self.formulas
         field = self.layout.fields[cell]
         coded = [(field.ordinals.index(o), n) for o, n in cases if n != FALSE and o in field.ordinals]

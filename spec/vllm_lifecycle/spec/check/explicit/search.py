@@ -16,14 +16,16 @@ import numpy as np
 
 from vllm_lifecycle.spec.check.explicit.claims import Target, Watch, occurrence, violation
 from vllm_lifecycle.spec.check.explicit.expand import Batch
+from vllm_lifecycle.spec.check.explicit.finds import Find, steps_to
 from vllm_lifecycle.spec.check.explicit.layout import Word
-from vllm_lifecycle.spec.check.explicit.model import Model, State
+from vllm_lifecycle.spec.check.explicit.model import Model
+from vllm_lifecycle.spec.check.explicit.planes import Flags
+from vllm_lifecycle.spec.check.explicit.rows import Row
 from vllm_lifecycle.spec.check.explicit.symmetry import Symmetry
 from vllm_lifecycle.spec.check.explicit.table import Table
-from vllm_lifecycle.spec.check.explicit.traces import EngineError, cell_text, path_to, replay, state_at
+from vllm_lifecycle.spec.check.explicit.traces import cell_text, path_to, replay, state_at
 from vllm_lifecycle.spec.check.verdict import Outcome, TraceStep, Verdict
 from vllm_lifecycle.spec.lang import evaluate as ev
-from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.machine import Machine, Property, Witness
 from vllm_lifecycle.spec.lang.sorts import DefinitionError
 
@@ -60,15 +62,6 @@ class Progress:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Find:
-    """Where a target was found: a state of a level, for a step also the row taken from it."""
-
-    state: State
-    level: int
-    row: int | None = None
-
-
 @dataclass(slots=True)
 class Exploration:
     """Result of a search. `states` counts representatives under symmetry; `unreduced` sums their orbits."""
@@ -86,7 +79,6 @@ class Exploration:
     symmetry: tuple[str, ...] = ()
     levels: list[list[Word]] = field(default_factory=list)
     table: Table | None = None
-    fired: frozenset[int] = frozenset()
 
     @property
     def traces(self) -> dict[str, tuple[TraceStep, ...]]:
@@ -94,8 +86,13 @@ class Exploration:
         return {v.claim: v.trace for v in self.verdicts if v.trace}
 
     def verdict(self, claim: str) -> Verdict:
-        """The verdict on a claim; KeyError when it was not asked."""
-        return next(v for v in self.verdicts if v.claim == claim)
+        """The verdict on a claim; DefinitionError when it was not asked."""
+        for verdict in self.verdicts:
+            if verdict.claim == claim:
+                return verdict
+        raise DefinitionError(
+            f"this search was not asked about {claim}: progress properties need check_progress"
+        )
 
 
 class _Cut(Exception):
@@ -113,7 +110,6 @@ class Search:
         limits: Limits,
         progress: Callable[[Progress], None] | None,
         stop: frozenset[str],
-        idle: frozenset[str] | None,
     ) -> None:
         self.model = model
         self.limits = limits
@@ -131,13 +127,12 @@ class Search:
         self._states = Watch(model, targets, on_step=False)
         self._steps = Watch(model, targets, on_step=True)
         self._started = time.process_time()
-        rows = model.rows
-        self._faulty = np.array([r.fault is not None for r in rows], bool)
-        self._any_fault = bool(self._faulty.any())
-        self._moving = None
-        if idle is not None:
-            self._moving = np.array([r.instance.action.name not in idle for r in rows], bool)
-        self.fired = np.zeros(len(rows), bool)
+        self._moving: Flags | None = None
+        self._fault: OverflowFound | None = None
+
+    def watch_deadlock(self, idle: frozenset[str]) -> None:
+        """Also look for states in which nothing but the named actions is enabled."""
+        self._moving = np.array([r.instance.action.name not in idle for r in self.model.rows], bool)
 
     @property
     def seconds(self) -> float:
@@ -150,13 +145,16 @@ class Search:
 
     def run(self) -> str:
         """Search; answers why it was cut off, or an empty text when it is complete."""
+        cut = ""
         try:
             self._search()
-        except _Cut as cut:
-            return str(cut)
+        except _Cut as reason:
+            cut = str(reason)
         except KeyboardInterrupt:
-            return "interrupted"
-        return ""
+            cut = "interrupted"
+        if self._fault is not None and not self.stop & self.found.keys():
+            raise self._fault
+        return cut
 
     def _search(self) -> None:
         frontier = self._arrive(self.canon(self.model.initial()), 0)
@@ -164,7 +162,9 @@ class Search:
             self.levels.append(frontier)
             level = len(self.levels)
             if self.progress is not None:
-                self.progress(Progress(level - 1, self.states, len(frontier[0]), self.transitions, self.seconds))
+                self.progress(
+                    Progress(level - 1, self.states, len(frontier[0]), self.transitions, self.seconds)
+                )
             if self.limits.max_depth is not None and level > self.limits.max_depth:
                 raise _Cut(f"depth {self.limits.max_depth} reached")
             parts: list[list[Word]] = []
@@ -176,16 +176,14 @@ class Search:
     def _expand(self, chunk: list[Word], level: int) -> list[Word]:
         batch = self.model.expander.expand(chunk)
         self.transitions += len(batch.row)
-        self.fired[batch.row] = True
-        if self._any_fault:
-            self._check_faults(batch, chunk, level)
+        if batch.fault is not None and self._fault is None:
+            self._overflow(batch.fault, chunk, level)
         if self._moving is not None:
             self._check_deadlock(batch, chunk, level, self._moving)
         if self._steps:
             both = [w.take(batch.source) for w in chunk] + batch.words
             for name, at in self._steps.look(both):
-                source = state_at(chunk, int(batch.source[at]))
-                self._find(name, Find(source, level - 1, int(batch.row[at])))
+                self._find(name, Find(state_at(chunk, int(batch.source[at])), level - 1, on_step=True))
         self._check_limits(batch)
         return self._arrive(self.canon(batch.words), level)
 
@@ -204,24 +202,25 @@ class Search:
         if name in self.stop:
             raise _Cut(f"stopped at {name}")
 
-    def _check_faults(self, batch: Batch, chunk: list[Word], level: int) -> None:
-        hits = np.flatnonzero(self._faulty.take(batch.row))
-        if not len(hits):
-            return
-        at = int(hits[0])
-        row = self.model.rows[int(batch.row[at])]
+    def _overflow(self, fault: tuple[Row, int], chunk: list[Word], level: int) -> None:
+        """A number left its range: an error, unless a property that the search stops at falls first."""
+        row, at = fault
         assert row.fault is not None
         cell, value = row.fault
-        path = path_to(self.model, self.levels, state_at(chunk, int(batch.source[at])), level - 1, self.canon)
-        trace, _ = replay(self.model, path)
-        name, action = cell_text(self.model.ground.cells[cell]), row.instance.action.name
-        sort = self.model.ground.sorts[cell]
-        message = f"{action} takes {name} to {value} after {len(path)} steps, outside {sort}: guard the action or widen the range"
-        raise OverflowFound(message, tuple(trace))
+        model = self.model
+        path = path_to(model, self.levels, state_at(chunk, at), level - 1, self.canon)
+        name, action = cell_text(model, model.ground.cells[cell]), row.instance.action.name
+        message = (
+            f"{action} takes {name} to {value} after {len(path)} steps, outside {model.ground.sorts[cell]}: "
+            "guard the action or widen the range"
+        )
+        self._fault = OverflowFound(message, tuple(replay(model, [*path, row])[0]))
+        if not self.stop:
+            raise self._fault
 
-    def _check_deadlock(self, batch: Batch, chunk: list[Word], level: int, moving: Word) -> None:
+    def _check_deadlock(self, batch: Batch, chunk: list[Word], level: int, moving: Flags) -> None:
         alive = np.zeros(len(chunk[0]), bool)
-        alive[batch.source[moving.take(batch.row).astype(bool)]] = True
+        alive[batch.source[moving.take(batch.row)]] = True
         stuck = np.flatnonzero(~alive)
         if len(stuck) and DEADLOCK not in self.found:
             self._find(DEADLOCK, Find(state_at(chunk, int(stuck[0])), level - 1))
@@ -261,13 +260,12 @@ def explore(
     claims = [p for p in (machine.properties if properties is None else properties) if p.kind != "progress"]
     seen = list(machine.witnesses if witnesses is None else witnesses)
     compiled = model or Model(machine, domain)
-    targets = [violation(compiled, p) for p in claims]
-    wanted = [occurrence(compiled, w) for w in seen]
+    targets = [violation(compiled, p) for p in claims] + [occurrence(compiled, w) for w in seen]
     reduction = Symmetry(compiled, symmetry) if symmetry else None
-    stop = frozenset(g.name for g in targets) | {DEADLOCK} if stop_at_first else frozenset()
-    search = Search(
-        compiled, [*targets, *wanted], reduction, limits or Limits(), progress, stop, None if idle is None else frozenset(idle)
-    )
+    stop = frozenset(g.name for g in targets if not g.wanted) | {DEADLOCK} if stop_at_first else frozenset()
+    search = Search(compiled, targets, reduction, limits or Limits(), progress, stop)
+    if idle is not None:
+        search.watch_deadlock(frozenset(idle))
     cut = search.run()
     result = Exploration(
         compiled,
@@ -282,16 +280,12 @@ def explore(
         symmetry=reduction.sorts if reduction else (),
         levels=search.levels,
         table=search.table,
-        fired=frozenset(np.flatnonzero(search.fired).tolist()),
     )
     where = scope or scope_text(domain)
-    names = [(g.name, False) for g in targets] + [(g.name, True) for g in wanted]
+    asked: list[tuple[str, Target | None]] = [(g.name, g) for g in targets]
     if idle is not None:
-        names.append((DEADLOCK, False))
-    verdicts: list[Verdict] = []
-    for name, is_witness in names:
-        verdicts.append(_verdict(search, result, name, is_witness, where))
-    result.verdicts = tuple(verdicts)
+        asked.append((DEADLOCK, None))
+    result.verdicts = tuple(_verdict(search, result, name, target, where) for name, target in asked)
     return result
 
 
@@ -308,7 +302,7 @@ def scope_text(domain: ev.Domain) -> str:
     return f"{sizes}, {constants}" if constants else sizes
 
 
-def _verdict(search: Search, result: Exploration, name: str, is_witness: bool, scope: str) -> Verdict:
+def _verdict(search: Search, result: Exploration, name: str, target: Target | None, scope: str) -> Verdict:
     numbers: dict[str, Any] = {
         "states": result.states,
         "transitions": result.transitions,
@@ -319,47 +313,22 @@ def _verdict(search: Search, result: Exploration, name: str, is_witness: bool, s
     }
     if result.symmetry:
         numbers["unreduced_states"] = result.unreduced
+    dropped = dict.fromkeys(action for action, _ in result.model.machine.dropped_guards)
     assumptions = tuple(
-        f"the guard of {action} over other modules was dropped" for action in dict.fromkeys(a for a, _ in search.model.machine.dropped_guards)
+        f"guards of {action} that speak of left-out modules were dropped" for action in dropped
     )
+    wanted = target is not None and target.wanted
+    trace: tuple[TraceStep, ...] = ()
+    reason = ""
     find = search.found.get(name)
     if find is not None:
-        trace = _trace(search, name, find, is_witness)
+        trace = steps_to(result.model, result.levels, search.canon, find, target)
         numbers["length"] = len(trace)
-        outcome = Outcome.HOLDS if is_witness else Outcome.REFUTED
-        return Verdict(name, outcome, "explicit", scope, assumptions, "", trace, numbers)
-    if is_witness:
-        reason = f"no example within the search ({result.cut})" if result.cut else "no reachable state or step is an example"
-        return Verdict(name, Outcome.NOT_ESTABLISHED, "explicit", scope, assumptions, reason, (), numbers)
-    if result.cut:
-        return Verdict(name, Outcome.NOT_ESTABLISHED, "explicit", scope, assumptions, result.cut, (), numbers)
-    return Verdict(name, Outcome.HOLDS, "explicit", scope, assumptions, "", (), numbers)
-
-
-def _trace(search: Search, name: str, find: Find, is_witness: bool) -> tuple[TraceStep, ...]:
-    model = search.model
-    rows = path_to(model, search.levels, find.state, find.level, search.canon)
-    steps, state = replay(model, rows)
-    if name == DEADLOCK:
-        return tuple(steps)
-    if find.row is None:
-        contexts = [([], ev.Context(model.domain, state))]
+        outcome = Outcome.HOLDS if wanted else Outcome.REFUTED
+    elif result.cut:
+        outcome, reason = Outcome.NOT_ESTABLISHED, result.cut
+    elif wanted:
+        outcome, reason = Outcome.NOT_ESTABLISHED, "no reachable state or step is an example"
     else:
-        contexts = []
-        for action, binding, after in ev.successors(model.machine, state, model.domain):
-            row = next((r for r in model.rows if r.instance.action is action and r.binding == binding and r.fault is None), None)
-            if row is not None:
-                contexts.append(([row], ev.Context(model.domain, state, after)))
-    for last, context in contexts:
-        if _confirmed(model.machine, name, is_witness, context):
-            more, _ = replay(model, last, state) if last else ([], state)
-            return (*steps, *more)
-    raise EngineError(f"the reference evaluator does not confirm the find of {name}")
-
-
-def _confirmed(machine: Machine, name: str, is_witness: bool, context: ev.Context) -> bool:
-    if is_witness:
-        witness = next(w for w in machine.witnesses if w.name == name)
-        return any(True for _ in ev.violations(witness.params, t.neg(witness.term), context))
-    prop = machine.claim(name)
-    return any(True for _ in ev.violations(prop.params, prop.body, context))
+        outcome = Outcome.HOLDS
+    return Verdict(name, outcome, "explicit", scope, assumptions, reason, trace, numbers)

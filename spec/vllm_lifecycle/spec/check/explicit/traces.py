@@ -8,8 +8,7 @@ state, by taking at each step a row whose successor has the next representative.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from enum import Enum
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,9 @@ from vllm_lifecycle.spec.check.explicit.model import Model, State
 from vllm_lifecycle.spec.check.explicit.rows import Row
 from vllm_lifecycle.spec.check.verdict import TraceStep
 from vllm_lifecycle.spec.lang import evaluate as ev
+from vllm_lifecycle.spec.lang import text
+from vllm_lifecycle.spec.lang.machine import Action, Param
+from vllm_lifecycle.spec.lang.sorts import Sort, UninterpretedSort
 
 Canon = Callable[[list[Word]], list[Word]]
 CHUNK = 4096
@@ -38,7 +40,7 @@ def single(state: State) -> list[Word]:
     return [np.array([w], np.uint64) for w in state]
 
 
-def path_to(model: Model, levels: list[list[Word]], state: State, level: int, canon: Canon) -> list[Row]:
+def path_to(model: Model, levels: Sequence[list[Word]], state: State, level: int, canon: Canon) -> list[Row]:
     """Rows of a shortest path from the initial state to `state` (or to one it is equivalent to)."""
     states = [state]
     for before in range(level - 1, -1, -1):
@@ -54,6 +56,33 @@ def path_to(model: Model, levels: list[list[Word]], state: State, level: int, ca
         rows.append(model.rows[int(batch.row[at])])
         here = [w[at : at + 1] for w in batch.words]
     return rows
+
+
+def in_order_of_use(model: Model, rows: list[Row]) -> list[Row]:
+    """The same run with its individuals renamed so that each sort's come into use in order (r0 first)."""
+    names: dict[Sort, dict[Any, Any]] = {}
+
+    def renamed(param: Param, value: Any) -> Any:
+        if not isinstance(param.sort, UninterpretedSort):
+            return value
+        order = model.domain.of(param.sort)
+        known = names.setdefault(param.sort, {})
+        for one in sorted(value, key=order.index) if param.is_set else (value,):
+            known.setdefault(one, order[len(known)])
+        return frozenset(known[one] for one in value) if param.is_set else known[value]
+
+    wanted = [
+        (row.instance.action.name, tuple(renamed(p, row.binding[p.name]) for p in row.instance.action.params))
+        for row in rows
+    ]
+    found: dict[tuple[str, tuple[Any, ...]], Row] = {}
+    needed = set(wanted)
+    for row in model.rows:
+        binding = row.binding
+        key = (row.instance.action.name, tuple(binding[p.name] for p in row.instance.action.params))
+        if key in needed:
+            found[key] = row
+    return [found[key] for key in wanted]
 
 
 def _predecessor(model: Model, level: list[Word], state: State, canon: Canon) -> State:
@@ -74,44 +103,47 @@ def _match(words: list[Word], state: State) -> int | None:
     return int(hits[0]) if len(hits) else None
 
 
-def replay(model: Model, rows: list[Row], start: dict[ev.Cell, Any] | None = None) -> tuple[list[TraceStep], dict[ev.Cell, Any]]:
+def replay(
+    model: Model, rows: list[Row], start: dict[ev.Cell, Any] | None = None
+) -> tuple[list[TraceStep], dict[ev.Cell, Any]]:
     """Walk rows with the reference evaluator; answers the steps to show and the last state, or raises EngineError."""
     state = ev.initial(model.machine, model.domain) if start is None else start
     steps: list[TraceStep] = []
     for row in rows:
         action, binding = row.instance.action, row.binding
         if not ev.enabled(action, state, model.domain, binding):
-            raise EngineError(f"{action.name} is enabled in the packed engine but not in the reference evaluator")
+            raise EngineError(
+                f"{action.name} is enabled in the packed engine but not in the reference evaluator"
+            )
         if row.fault is not None:
-            steps.append(TraceStep(action.name, _params(binding)))
+            steps.append(TraceStep(action.name, _shown(action, binding)))
             break
         after = ev.step(model.machine, action, state, model.domain, binding)
         packed = model.expander.expand(single(model.layout.encode(state)))
         mine = [i for i in range(len(packed.row)) if model.rows[int(packed.row[i])] is row]
         if not mine or model.decode(state_at(packed.words, mine[0])) != after:
-            raise EngineError(f"{action.name} leads elsewhere in the packed engine than in the reference evaluator")
+            raise EngineError(
+                f"{action.name} leads elsewhere in the packed engine than in the reference evaluator"
+            )
         changes = tuple(
-            (cell_text(cell), f"{text(state[cell])} -> {text(value)}") for cell, value in after.items() if state[cell] != value
+            (cell_text(model, cell), f"{_value(model, cell, state[cell])} -> {_value(model, cell, value)}")
+            for cell, value in after.items()
+            if state[cell] != value
         )
-        steps.append(TraceStep(action.name, _params(binding), changes))
+        steps.append(TraceStep(action.name, _shown(action, binding), changes))
         state = after
     return steps, state
 
 
-def _params(binding: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, text(value)) for name, value in binding.items())
+def _shown(action: Action, binding: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((p.name, text.value(binding[p.name], p.sort)) for p in action.params)
 
 
-def text(value: object) -> str:
-    """A value in words: enum members by name, sets in braces."""
-    if isinstance(value, Enum):
-        return value.name
-    if isinstance(value, frozenset):
-        return "{" + ", ".join(sorted(text(v) for v in value)) + "}"
-    return str(value)
-
-
-def cell_text(cell: ev.Cell) -> str:
+def cell_text(model: Model, cell: ev.Cell) -> str:
     """A cell as it is written: `table[r0, b1]`."""
     name, args = cell
-    return f"{name}[{', '.join(text(a) for a in args)}]" if args else name
+    return text.cell(name, args, model.machine.var(name).args)
+
+
+def _value(model: Model, cell: ev.Cell, value: Any) -> str:
+    return text.value(value, model.machine.var(cell[0]).sort)

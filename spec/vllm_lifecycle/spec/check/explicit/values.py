@@ -10,7 +10,9 @@ from vllm_lifecycle.spec.check.explicit.formula import Formulas
 from vllm_lifecycle.spec.check.explicit.ground import Ground, Instance
 
 
-def possible_values(ground: Ground, instances: list[Instance], at_least: list[int] | None = None) -> list[int]:
+def possible_values(
+    ground: Ground, instances: list[Instance], at_least: list[int] | None = None
+) -> list[int]:
     """Masks of the values that each state cell can take; `at_least` may widen them (which stays exact)."""
     formulas = ground.formulas
     sets = [1 << start for start in ground.start]
