@@ -68,7 +68,8 @@ def in_order_of_use(model: Model, rows: list[Row]) -> list[Row]:
         order = model.domain.of(param.sort)
         known = names.setdefault(param.sort, {})
         for one in sorted(value, key=order.index) if param.is_set else (value,):
-            known.setdefault(one, order[len(known)])
+            if one not in known:
+                known[one] = order[len(known)]
         return frozenset(known[one] for one in value) if param.is_set else known[value]
 
     wanted = [
