@@ -1,4 +1,8 @@
-"""Rules for all tests: a test that needs the real vLLM may be skipped on a user's machine, never where it was promised."""
+"""Rules for all tests.
+
+A test that needs the real vLLM may be skipped on a user's machine, never where it was promised. Hypothesis draws the same
+examples in every run; HYPOTHESIS_PROFILE=default makes it look further.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,10 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 PROMISED = "VLLM_LIFECYCLE_REQUIRE_VLLM"
 
