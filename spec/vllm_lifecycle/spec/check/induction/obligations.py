@@ -86,11 +86,6 @@ class Obligation:
         return self.make()
 
     @property
-    def reads(self) -> frozenset[str]:
-        """State variables that the hypotheses and the goal read."""
-        return t.reads(self.body.goal).union(*(t.reads(h) for h in self.body.hypotheses))
-
-    @property
     def asserted(self) -> tuple[t.Term, ...]:
         """What is asserted: the hypotheses and the negation of the goal (no goal where a model is wanted)."""
         body = self.body

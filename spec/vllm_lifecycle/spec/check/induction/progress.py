@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 
 from vllm_lifecycle.spec.check.induction.obligations import (
     Body,
@@ -17,15 +18,41 @@ from vllm_lifecycle.spec.check.induction.ranking import Entry, Helpful, Ranking,
 from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.machine import Action, Machine, Param
 
-Step = Callable[[t.Term], t.Term]
-
 
 def obligations(machine: Machine, ranking: Ranking, earlier: tuple[Ranking, ...]) -> Iterator[Obligation]:
     """All obligations of one ranking; `earlier` are those that it may lean on."""
     name = ranking.name
+    known: dict[str, _Move] = {}
+
+    def moves(action: Action) -> _Move:
+        if action.name not in known:
+            known[action.name] = _move(ranking, action)
+        return known[action.name]
 
     def at(label: str, make: Callable[[], Body]) -> Obligation:
         return Obligation(name, "rank", label, None, make)
+
+    def keeps(action: Action) -> Body:
+        move = moves(action)
+        goal = t.disj(move.consequent, t.conj(move.pending_after, t.disj(_lower(move.entries), move.same)))
+        return of_action(action, move.params, (move.pending,), goal)
+
+    def stays(step: Helpful, action: Action) -> Body:
+        move = moves(action)
+        left, (when,) = apart(ranking.step_params(step, machine.action(step.action)), action, step.when)
+        when = t.substitute(when, move.renaming)
+        still = (t.neg(move.consequent), move.same)
+        return of_action(action, (*move.params, *left), (move.pending, when, *still), after(when, action))
+
+    def helps(step: Helpful) -> Body:
+        action = machine.action(step.action)
+        move = moves(action)
+        fixed = tuple(
+            t.equal(t.Var(n, t.sort_of(term)), t.substitute(term, move.renaming)) for n, term in step.bound
+        )
+        when = t.substitute(step.when, move.renaming)
+        goal = t.disj(move.consequent, _lower(move.entries))
+        return of_action(action, move.params, (*fixed, move.pending, when), goal)
 
     opened = Body(ranking.params, (ranking.antecedent, t.neg(ranking.consequent)), ranking.pending)
     yield at("what is open is pending", lambda: opened)
@@ -36,17 +63,13 @@ def obligations(machine: Machine, ranking: Ranking, earlier: tuple[Ranking, ...]
     reads = (
         t.reads(ranking.pending) | t.reads(ranking.consequent) | frozenset().union(*map(_reads, ranking.rank))
     )
-    for obligation in per_action(machine, name, "rank", reads, partial(_keeps, ranking)):
+    for obligation in per_action(machine, name, "rank", reads, keeps):
         yield _relabel(obligation, "keeps")
     for number, step in enumerate(ranking.steps, 1):
         own = f"{number} {step.action}"
-        for obligation in per_action(
-            machine, name, "rank", reads | t.reads(step.when), partial(_stays, machine, ranking, step)
-        ):
+        for obligation in per_action(machine, name, "rank", t.reads(step.when), partial(stays, step)):
             yield _relabel(obligation, f"step {own} stays helpful")
-        yield Obligation(
-            name, "rank", f"step {own} helps", step.action, partial(_helps, machine, ranking, step)
-        )
+        yield Obligation(name, "rank", f"step {own} helps", step.action, partial(helps, step))
         for label, body in _enabled(machine, ranking, step, earlier).items():
             yield at(f"step {own} {label}", body)
 
@@ -67,44 +90,61 @@ def _some_step(machine: Machine, ranking: Ranking) -> Body:
     for step in ranking.steps:
         left = ranking.step_params(step, machine.action(step.action))
         # Bound names have a dot, parameters have none: nothing is captured.
-        fresh: dict[t.Var, t.Term] = {p.var: t.Var(f"{p.name}.some", p.sort) for p in left}
-        ways.append(t.quantify(t.Exists, tuple(fresh.values()), t.substitute(step.when, fresh)))  # type: ignore[arg-type]
+        fresh = {p.var: t.Var(f"{p.name}.some", p.sort) for p in left}
+        ways.append(t.quantify(t.Exists, tuple(fresh.values()), t.substitute(step.when, fresh)))
     return Body(ranking.params, (ranking.pending,), t.disj(*ways))
 
 
-def _keeps(ranking: Ranking, action: Action) -> Body:
+@dataclass(frozen=True)
+class _Move:
+    """What an action makes of a ranking: its terms renamed apart from the action's parameters, before and after."""
+
+    params: tuple[Param, ...]
+    renaming: dict[t.Var, t.Term]
+    pending: t.Term
+    pending_after: t.Term
+    consequent: t.Term
+    entries: tuple[_Change, ...]
+
+    @cached_property
+    def same(self) -> t.Term:
+        """The rank is the same before and after."""
+        return t.conj(*(e.same for e in self.entries))
+
+
+@dataclass(frozen=True)
+class _Change:
+    """That an entry of the rank is the same after a step, and that it is lower."""
+
+    same: t.Term
+    less: t.Term
+
+
+def _move(ranking: Ranking, action: Action) -> _Move:
     params, (pending, consequent) = apart(ranking.params, action, ranking.pending, ranking.consequent)
-    rank = _renamed(ranking, action)
+    renaming: dict[t.Var, t.Term] = {
+        p.var: q.var for p, q in zip(ranking.params, params, strict=True) if p != q
+    }
     step = partial(after, action=action)
-    lower, same = _lower(rank, step), _same(rank, step)
-    goal = t.disj(step(consequent), t.conj(step(pending), t.disj(lower, same)))
-    return of_action(action, params, (pending,), goal)
+    entries = tuple(_change(entry, renaming, step) for entry in ranking.rank)
+    return _Move(params, renaming, pending, step(pending), step(consequent), entries)
 
 
-def _stays(machine: Machine, ranking: Ranking, helpful: Helpful, action: Action) -> Body:
-    left = ranking.step_params(helpful, machine.action(helpful.action))
-    own = (*ranking.params, *left)
-    params, (pending, consequent, when) = apart(
-        own, action, ranking.pending, ranking.consequent, helpful.when
-    )
-    step = partial(after, action=action)
-    still = (t.neg(step(consequent)), _same(_renamed(ranking, action), step))
-    return of_action(action, params, (pending, when, *still), step(when))
+def _change(entry: Entry, renaming: dict[t.Var, t.Term], step: Callable[[t.Term], t.Term]) -> _Change:
+    term = t.substitute(entry.member if isinstance(entry, SetEntry) else entry, renaming)
+    then = step(term)
+    if not isinstance(entry, SetEntry):
+        return _Change(t.equal(then, term), t.neg(t.less_equal(term, then)))
+    variables = tuple(p.var for p in entry.params)
+    lost = t.quantify(t.Exists, variables, t.conj(term, t.neg(then)))
+    kept = t.quantify(t.ForAll, variables, t.implies(then, term))
+    return _Change(t.quantify(t.ForAll, variables, t.equal(then, term)), t.conj(kept, lost))
 
 
-def _helps(machine: Machine, ranking: Ranking, helpful: Helpful) -> Body:
-    action = machine.action(helpful.action)
-    fixed = tuple(t.equal(t.Var(name, t.sort_of(term)), term) for name, term in _bound(action, helpful))
-    step = partial(after, action=action)
-    goal = t.disj(step(ranking.consequent), _lower(ranking.rank, step))
-    return of_action(action, ranking.params, (*fixed, ranking.pending, helpful.when), goal)
-
-
-def _bound(action: Action, helpful: Helpful) -> Iterator[tuple[str, t.Term]]:
-    sorts = {p.name: p.sort for p in action.params}
-    for name, term in helpful.bound:
-        assert name in sorts
-        yield name, term
+def _lower(entries: tuple[_Change, ...]) -> t.Term:
+    """The rank after a step is lower: equal up to some entry, which is lower."""
+    ways = [t.conj(*(e.same for e in entries[:place]), entry.less) for place, entry in enumerate(entries)]
+    return t.disj(*ways)
 
 
 def _enabled(
@@ -144,42 +184,3 @@ def _with_sets(term: t.Term, helpful: Helpful) -> t.Term:
         return None
 
     return t.transform(term, leaf)
-
-
-def _renamed(ranking: Ranking, action: Action) -> tuple[Entry, ...]:
-    entries: list[Entry] = []
-    for entry in ranking.rank:
-        if isinstance(entry, SetEntry):
-            _, (member,) = apart(ranking.params, action, entry.member)
-            entries.append(SetEntry(entry.params, member))
-        else:
-            entries.extend(apart(ranking.params, action, entry)[1])
-    return tuple(entries)
-
-
-def _same(rank: tuple[Entry, ...], step: Step) -> t.Term:
-    return t.conj(*(_equal(entry, step) for entry in rank))
-
-
-def _lower(rank: tuple[Entry, ...], step: Step) -> t.Term:
-    """The rank after a step is lower: equal up to some entry, which is lower."""
-    ways = [t.conj(_same(rank[:place], step), _less(entry, step)) for place, entry in enumerate(rank)]
-    return t.disj(*ways)
-
-
-def _equal(entry: Entry, step: Step) -> t.Term:
-    if isinstance(entry, SetEntry):
-        return _for_all(entry.params, t.equal(step(entry.member), entry.member))
-    return t.equal(step(entry), entry)
-
-
-def _less(entry: Entry, step: Step) -> t.Term:
-    if isinstance(entry, SetEntry):
-        now, then = entry.member, step(entry.member)
-        lost = t.quantify(t.Exists, tuple(p.var for p in entry.params), t.conj(now, t.neg(then)))
-        return t.conj(_for_all(entry.params, t.implies(then, now)), lost)
-    return t.conj(t.less_equal(step(entry), entry), t.neg(t.equal(step(entry), entry)))
-
-
-def _for_all(params: tuple[Param, ...], body: t.Term) -> t.Term:
-    return t.quantify(t.ForAll, tuple(p.var for p in params), body)

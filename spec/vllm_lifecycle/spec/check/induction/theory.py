@@ -6,6 +6,7 @@ step, and the text of every question. It knows no solver; `Prover` asks one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +29,8 @@ from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.alternation import alternation_edges, alternations, find_cycle
 from vllm_lifecycle.spec.lang.machine import Machine
 from vllm_lifecycle.spec.lang.sorts import DefinitionError
+
+_STATE = re.compile(r"\bs\.(\w+)")
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,8 @@ class Theory:
         """What to ask a solver that holds the preamble."""
         usable: dict[str, Assumption] = {}
         own: dict[str, Assumption] = {}
-        seen = obligation.reads
+        said = question(obligation.body.params, obligation.asserted)
+        seen = frozenset(_STATE.findall(said))
         if not obligation.initial:
             near = [c for c in counts.over_individuals(self.machine) if c.counter in seen]
             beside = (
@@ -122,7 +126,7 @@ class Theory:
             )
             own = {f"l.{i}": a for i, a in enumerate(beside)}
             usable = {**self.switches, **own}
-        lines = [question(obligation.body.params, obligation.asserted)]
+        lines = [said]
         lines += [_switched(switch, assumption) for switch, assumption in own.items()]
         near_at_hand = tuple(s for s, a in usable.items() if a.reads <= seen)
         return Question("\n".join(lines), usable, near_at_hand)
