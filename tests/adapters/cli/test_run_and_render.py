@@ -118,6 +118,15 @@ def test_long_evidence_and_what_a_proof_used_are_shown_below_the_claim() -> None
     assert "q uses\n  admit: p, q" in text
 
 
+def test_failures_that_say_the_same_share_one_block() -> None:
+    again = Verdict("g_is_h", OPEN.outcome, OPEN.engine, OPEN.scope, reason=OPEN.reason)
+    text = render.to_text(Report("prove", [Section("proof", [OPEN, BAD, again])]), details=False)
+    assert (
+        "not established: 2 claims  [induction, any size]\n  unknown: time-out\n    e_is_f\n    g_is_h"
+        in text
+    )
+
+
 def test_traces_of_claims_that_hold_are_shown_on_request() -> None:
     found = Verdict("can_reach_it", Outcome.HOLDS, "explicit", "2x2", trace=TRACE, numbers={"score": "a\nb"})
     report = Report("explore", [Section("part", [found])])

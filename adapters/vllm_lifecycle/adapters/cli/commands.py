@@ -91,18 +91,18 @@ def check(
       vllm-lifecycle check vllm --seconds 120
       vllm-lifecycle check my.pkg:MyScheduler --contract hostile --format json
     """
-    from vllm_lifecycle.adapters.cli import services
+    from vllm_lifecycle.adapters.cli import services, targets
 
     if target is None:
-        services.reject_target_options(contract=contract, seconds=seconds, seed=seed)
+        targets.reject_target_options(contract=contract, seconds=seconds, seed=seed)
         stages = services.check_everything(
             tuple(scope or ()), services.ProofOptions(seeds=seeds, timeout=timeout)
         )
     else:
-        options = services.TargetOptions(
+        options = targets.TargetOptions(
             target, tuple(scope or ()), contract or "legal", 60.0 if seconds is None else seconds, seed or 0
         )
-        stages = services.check_target(options)
+        stages = targets.check_target(options)
     finish("check" if target is None else f"check {target}", stages, form, details=details)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from vllm_lifecycle.adapters.cli.explain import Entry
@@ -28,7 +29,7 @@ def to_text(report: Report, *, details: bool, traces: bool = False, colour: bool
     """The report for people; `details` gives each claim a row, `traces` shows those of claims that hold too."""
     blocks = [_table(report, details=details, colour=colour)]
     verdicts = [v for s in report.sections for v in s.verdicts]
-    blocks += [_evidence(v, v.trace) for v in verdicts if v.outcome is not Outcome.HOLDS]
+    blocks += _failures([v for v in verdicts if v.outcome is not Outcome.HOLDS])
     held = [v for v in verdicts if v.outcome is Outcome.HOLDS]
     blocks += [_evidence(v, v.trace) for v in held if traces and v.trace]
     blocks += [_evidence(v, ()) for v in held if details and not v.trace and _long(v)]
@@ -137,6 +138,24 @@ def _claims(section: Section) -> str:
 
 def _numbers(numbers: Mapping[str, Any]) -> str:
     return ", ".join(f"{numbers[name]:,} {word}" for name, word in _SHOWN_NUMBERS.items() if name in numbers)
+
+
+def _failures(verdicts: Sequence[Verdict]) -> list[str]:
+    """One block for each failure; those that say nothing of their own (all interrupted, all cut off) share one."""
+    shared: dict[tuple[Outcome, str, str, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        own = verdict.claim if verdict.trace or _long(verdict) or not verdict.reason else ""
+        shared.setdefault((verdict.outcome, verdict.engine, verdict.scope, own or verdict.reason), []).append(
+            verdict
+        )
+    blocks = []
+    for same in shared.values():
+        if len(same) == 1:
+            blocks.append(_evidence(same[0], same[0].trace))
+        else:
+            together = replace(same[0], claim=f"{len(same)} claims", numbers={})
+            blocks.append("\n".join([_evidence(together, ()), *(f"    {v.claim}" for v in same)]))
+    return blocks
 
 
 def _evidence(verdict: Verdict, trace: Sequence[TraceStep]) -> str:

