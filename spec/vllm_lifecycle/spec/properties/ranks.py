@@ -1,13 +1,13 @@
 """Ranks of the progress claims: why they hold for any number of requests, blocks and steps.
 
-The rule is that of `check/induction/ranking`: a measure that no action raises, and fair steps that lower it. The claims that come first
-only say that the engine's loop goes on: a call ends, and while a hand-off waits for a pass, a pass begins.
+The rule is that of `check/induction/ranking`: a measure that no action raises, and fair steps that lower it. The claims
+that come first only say that the engine's loop goes on: a call ends, and while a hand-off waits for a pass, a pass begins.
 """
 
 from __future__ import annotations
 
 from vllm_lifecycle.spec.check.induction.ranking import Rankings, helpful, members
-from vllm_lifecycle.spec.lang.build import Expr, State, every, forall, ite, one_if
+from vllm_lifecycle.spec.lang.build import Expr, State, either, every, forall, ite, one_if
 from vllm_lifecycle.spec.lang.claims import Implication, when
 from vllm_lifecycle.spec.lifecycles import effects as do
 from vllm_lifecycle.spec.lifecycles.system import SYSTEM
@@ -25,19 +25,14 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import (
 RANKS = Rankings(SYSTEM)
 
 
-def nothing(_: Expr) -> Expr:
-    """The empty set."""
-    return every(False)
-
-
 def open_row(s: State, k: Expr, r: Expr, *rows: Row) -> Expr:
     """The step's output is being processed and has such a row of the request."""
-    return (s.flight[k] == Flight.ANSWERED) & s.row[k, r].is_in(*rows)
+    return every(s.flight[k] == Flight.ANSWERED, s.row[k, r].is_in(*rows))
 
 
 def to_preempt(s: State, r: Expr) -> Expr:
     """A forced reset has yet to preempt the request."""
-    return (s.phase == Phase.RESETTING) & (s.status[r] == Status.RUNNING)
+    return every(s.phase == Phase.RESETTING, s.status[r] == Status.RUNNING)
 
 
 def a_call_ends(s: State) -> Implication:
@@ -102,8 +97,13 @@ RANKS.lemma(
 
 
 def under_way(s: State, r: Expr, kind: Kind) -> Expr:
-    """The transfer was started and is not over."""
-    return every(s.transfer[r, kind].is_in(Transfer.ACTIVE, Transfer.LOST))
+    """The transfer was started and is neither over nor lost."""
+    return every(s.transfer[r, kind] == Transfer.ACTIVE)
+
+
+def is_lost(s: State, r: Expr) -> Expr:
+    """A transfer of the request will perhaps never report."""
+    return either(*(s.transfer[r, kind] == Transfer.LOST for kind in Kind))
 
 
 def stages_left(s: State, r: Expr, kind: Kind) -> Expr:
@@ -115,7 +115,7 @@ RANKS.claim(
     "a_finished_request_is_eventually_freed",
     rank=lambda s, r: tuple(stages_left(s, r, kind) for kind in Kind),
     steps=lambda s, r: (
-        helpful("receive_completes", r=r, bad=nothing, when=under_way(s, r, Kind.RECEIVE)),
+        helpful("receive_completes", r=r, when=under_way(s, r, Kind.RECEIVE)),
         helpful("send_completes", r=r, when=under_way(s, r, Kind.SEND)),
         helpful(
             "ship_handoff",
@@ -127,6 +127,7 @@ RANKS.claim(
         helpful("acknowledge_handoff", r=r, when=under_way(s, r, Kind.HANDOFF)),
         helpful("free_request", r=r, when=~do.outstanding(s, r)),
     ),
+    unless=("a transfer of the request is lost", is_lost),
 )
 RANKS.claim(
     "a_request_eventually_leaves_the_wait_for_its_grammar",

@@ -81,6 +81,7 @@ class Counterexample:
         lines = [f"{self.obligation.name}: a counterexample to induction with {sizes}{constants}"]
         if not self.obligation.initial:
             lines.append(f"  before: {_equations(self.given) or 'the initial state'}")
+        if self.after is not None:
             lines.append(f"  step:   {self.step}")
             lines.append(f"  after:  {_equations(self.step.changes) or 'nothing changes'}")
         places = _equations(tuple((n.rstrip("_"), value(v)) for n, v in self.falls_for.items()))

@@ -203,6 +203,7 @@ class Proof:
             fair = [a.name for a in self.theory.machine.actions if a.name in used and a.fairness is kind]
             if fair:
                 yield f"{kind.value} fairness of {', '.join(fair)}"
+        yield from (f"never: {r.unless}" for r in ranked if r.unless)
         entries = [e for r in ranked for e in r.rank if isinstance(e, SetEntry)]
         yield from (f"finitely many {p.sort}" for e in entries for p in e.params)
 

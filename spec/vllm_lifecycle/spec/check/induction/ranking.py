@@ -68,7 +68,10 @@ class Helpful:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """`antecedent ~> consequent` with its rank; parameters are named `the_...`, apart from those of actions."""
+    """`antecedent ~> consequent` with its rank; parameters are named `the_...`, apart from those of actions.
+
+    `unless` says in words what is assumed never to happen; the condition itself is part of `consequent`.
+    """
 
     name: str
     params: tuple[Param, ...]
@@ -77,6 +80,7 @@ class Ranking:
     pending: t.Term
     rank: tuple[Entry, ...]
     steps: tuple[Helpful, ...]
+    unless: str = ""
 
     def step_params(self, step: Helpful, action: Action) -> tuple[Param, ...]:
         """The scalar parameters of a helpful action that the claim does not fix."""
@@ -138,15 +142,24 @@ class Rankings:
         rank: Callable[..., Iterable[Any]],
         steps: Callable[..., Iterable[_Step]],
         pending: Callable[..., Expr] | None = None,
+        unless: tuple[str, Callable[..., Expr]] | None = None,
     ) -> None:
-        """Give a progress property of the machine its rank and helpful steps."""
+        """Give a progress property of the machine its rank and helpful steps.
+
+        `unless` is a condition in words and as a function: shown is that the consequent or the condition comes about, so
+        that the property holds on runs on which the condition never does. That becomes an assumption of the verdict.
+        """
         prop = self.machine.claim(name)
         if prop.kind != "progress":
             raise DefinitionError(f"{name} is no progress property: only those have a rank")
         mapping: dict[t.Var, t.Term] = {p.var: t.Var(f"the_{p.name}", p.sort) for p in prop.params}
         params = tuple(Param(f"the_{p.name}", p.sort) for p in prop.params)
         antecedent, consequent = (t.substitute(term, mapping) for term in (prop.antecedent, prop.consequent))
-        self._add(name, params, antecedent, consequent, rank, steps, pending)
+        words = ""
+        if unless is not None:
+            words, condition = unless
+            consequent = t.disj(consequent, lift(condition(State(self), *(Expr(p.var) for p in params))))
+        self._add(name, params, antecedent, consequent, rank, steps, pending, words)
 
     def lemma(
         self,
@@ -173,6 +186,7 @@ class Rankings:
         rank: Callable[..., Iterable[Any]],
         steps: Callable[..., Iterable[_Step]],
         pending: Callable[..., Expr] | None,
+        unless: str = "",
     ) -> None:
         if any(r.name == name for r in self.all):
             raise DefinitionError(f"{name} has two ranks: give it one")
@@ -180,9 +194,8 @@ class Rankings:
         open_ = antecedent if pending is None else lift(pending(state, *own))
         entries = tuple(_entry(e) for e in rank(state, *own))
         found = tuple(self._step(name, step) for step in steps(state, *own))
-        self.all.append(
-            Ranking(name, params, antecedent, consequent, t.conj(open_, t.neg(consequent)), entries, found)
-        )
+        pending_term = t.conj(open_, t.neg(consequent))
+        self.all.append(Ranking(name, params, antecedent, consequent, pending_term, entries, found, unless))
 
     def _step(self, name: str, step: _Step) -> Helpful:
         action = self.machine.action(step.action)
