@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,18 @@ def test_no_arguments_and_help_both_teach(capsys: pytest.CaptureFixture[str]) ->
     for command in ("check", "prove", "explore", "mutants", "explain"):
         assert main([command, "--help"]) == 0
         assert "Examples" in capsys.readouterr().out
+
+
+def test_the_names_in_help_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("prove", "mutants", "explain"):
+        assert main([command, "--help"]) == 0
+        names = re.findall(
+            rf"^ *vllm-lifecycle {command} ([A-Za-z]\w+)", capsys.readouterr().out, re.MULTILINE
+        )
+        assert names
+        for name in names:
+            assert main(["explain", name]) == 0
+    capsys.readouterr()
 
 
 def test_versions_name_this_package(capsys: pytest.CaptureFixture[str]) -> None:

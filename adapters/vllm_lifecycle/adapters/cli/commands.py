@@ -130,7 +130,7 @@ def prove(
     \b
     Examples
       vllm-lifecycle prove --seeds 3
-      vllm-lifecycle prove a_free_block_has_no_holder --cores
+      vllm-lifecycle prove a_free_block_is_in_no_table --cores
     """
     from vllm_lifecycle.adapters.cli import services
 
@@ -223,7 +223,7 @@ def explain(
     \b
     Examples
       vllm-lifecycle explain
-      vllm-lifecycle explain a_free_block_has_no_holder
+      vllm-lifecycle explain a_free_block_is_in_no_table
       vllm-lifecycle explain WAITING_FOR_REMOTE_KVS
       vllm-lifecycle explain P1
     """
