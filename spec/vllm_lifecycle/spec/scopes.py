@@ -67,9 +67,10 @@ def defaults(sizes: Mapping[str, int]) -> dict[str, int]:
     return {
         "max_tokens": 2,
         "max_num_seqs": requests,
-        "max_refs": requests,
+        "max_requests": requests,
         "pool_blocks": blocks,
         "max_want": 1,
+        "kv_connector": 1,
         "encoder_budget": sizes.get("Entry", 1),
         "handoff_stage": 1,
     }

@@ -15,10 +15,12 @@ from vllm_lifecycle.spec.check.explicit.search import (
     explore,
     shortest,
 )
+from vllm_lifecycle.spec.check.explicit.taken import taken_edges
 from vllm_lifecycle.spec.check.verdict import Outcome, worst
 from vllm_lifecycle.spec.lang.build import Individual, State
 from vllm_lifecycle.spec.lang.claims import Implication, when
 from vllm_lifecycle.spec.lang.define import Spec
+from vllm_lifecycle.spec.lang.edges import edges
 from vllm_lifecycle.spec.lang.evaluate import Domain
 from vllm_lifecycle.spec.lang.sorts import DefinitionError, IntSort
 
@@ -155,3 +157,14 @@ def test_bad_scopes_are_refused(make_pool: Make, make_domain: Make) -> None:
     found = explore(make_pool(), make_domain(1, 1))
     with pytest.raises(DefinitionError, match="check_progress"):
         found.verdict("a_waiting_request_is_freed")
+
+
+def test_edges_really_taken_are_those_of_the_successor_list(make_pool: Make, make_domain: Make) -> None:
+    machine, domain = make_pool(), make_domain(2, 2)
+    (lifecycle,) = machine.lifecycles
+    for symmetry in ((), BOTH):
+        taken = taken_edges(explore(machine, domain, symmetry=symmetry), lifecycle)
+        assert taken == frozenset(edges(machine, lifecycle))
+        assert {(e.source, e.target) for e in taken} == {
+            (source, target) for source, targets in lifecycle.successors for target in targets
+        }
