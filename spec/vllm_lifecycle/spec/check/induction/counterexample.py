@@ -103,14 +103,17 @@ def individuals(machine: Machine, sizes: Mapping[str, int]) -> dict[str, tuple[s
     return {name: tuple(f"{prefix[name]}{i}" for i in range(n)) for name, n in sizes.items()}
 
 
-def sizes_upto(machine: Machine, largest: int = LARGEST) -> Iterator[dict[str, int]]:
-    """Numbers of individuals, from one of each sort on, smallest total first."""
+def sizes_upto(
+    machine: Machine, largest: int = LARGEST, few: frozenset[str] = frozenset()
+) -> Iterator[dict[str, int]]:
+    """Numbers of individuals, from one of each sort on, smallest total first; sorts in `few` grow last."""
     names = [s.name for s in machine.sorts]
-    every = sorted(
-        product(range(1, largest + 1), repeat=len(names)),
-        key=lambda sizes: (sum(sizes), max(sizes, default=0)),
-    )
-    for sizes in every:
+
+    def order(sizes: tuple[int, ...]) -> tuple[int, int, int]:
+        extra = sum(n - 1 for name, n in zip(names, sizes, strict=True) if name in few)
+        return extra, sum(sizes), max(sizes, default=0)
+
+    for sizes in sorted(product(range(1, largest + 1), repeat=len(names)), key=order):
         yield dict(zip(names, sizes, strict=True))
 
 
@@ -123,7 +126,8 @@ def smallest(
     solver claims.
     """
     deadline = time.monotonic() + seconds
-    for sizes in sizes_upto(theory.machine, largest):
+    idle = frozenset(s.name for s in theory.machine.sorts) - _sorts(obligation)
+    for sizes in sizes_upto(theory.machine, largest, idle):
         if time.monotonic() > deadline:
             return None
         search = _Search(theory, obligation, Domain(individuals(theory.machine, sizes)))
@@ -132,6 +136,17 @@ def smallest(
                 search.shrink()
             return search.result()
     return None
+
+
+def _sorts(obligation: Obligation) -> frozenset[str]:
+    """The uninterpreted sorts that an obligation speaks of."""
+    body = obligation.body
+    sorts = {p.sort for p in body.params}
+    for term in (body.goal, *body.hypotheses):
+        for node in t.walk(term):
+            if isinstance(node, t.ForAll | t.Exists):
+                sorts |= {v.sort for v in node.vars}
+    return frozenset(s.name for s in sorts if isinstance(s, UninterpretedSort))
 
 
 class _Search:

@@ -103,7 +103,7 @@ def consequences(machine: Machine, count: Count, allowed: Allowed) -> Iterator[A
     for label, (variables, body) in (universal | existential).items():
         term = t.quantify(t.ForAll, variables, body)
         if label in universal or allowed(term):
-            yield Assumption(f"{name}: {label}", name, term, _reads(count))
+            yield Assumption(f"{name}: {label}", name, term, reads(count))
 
 
 def beside(machine: Machine, count: Count, params: Iterable[Param], allowed: Allowed) -> Iterator[Assumption]:
@@ -119,7 +119,7 @@ def beside(machine: Machine, count: Count, params: Iterable[Param], allowed: All
             body = t.disj(t.less_equal(counter, weight(count, param.var)), t.Exists((y,), another))
             term = t.quantify(t.ForAll, tuple(p.var for p in count.args), body)
             if allowed(term):
-                yield Assumption(f"{name}: more than {param.name}", name, term, _reads(count))
+                yield Assumption(f"{name}: more than {param.name}", name, term, reads(count))
 
 
 def _reads(count: Count) -> frozenset[str]:
@@ -153,7 +153,7 @@ def obligations(machine: Machine, count: Count) -> Iterator[Obligation]:
     if t.sort_of(count.member) != BOOL:
         body = Body(own, (), t.less_equal(zero, count.member))
         yield Obligation(name, "count", "no weight is negative", None, lambda: body)
-    yield from per_action(machine, name, "count", _reads(count), kept)
+    yield from per_action(machine, name, "count", reads(count), kept)
 
 
 def _exact_after(action: Action, over: Param, each: t.Term, counter: t.Term) -> t.Term:

@@ -1,7 +1,7 @@
 """A second opinion: the proved obligations put to cvc5, as SMT-LIB, one script each.
 
-cvc5 is optional (`pip install 'vllm-lifecycle[cvc5]'`). It gets, for each obligation, the assumptions of the claims that z3's proof
-leaned on. `unsat` agrees; `sat` contradicts, and refutes trust in the proof; `unknown` or a time-out says nothing.
+cvc5 is optional (`pip install 'vllm-lifecycle[cvc5]'`). It gets, for each obligation, the assumptions of the claims that
+z3's proof leaned on. `unsat` agrees; `sat` contradicts, and refutes trust in the proof; `unknown` or a time-out says nothing.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ class Cvc5:
         self.version = str(cvc5.__version__)
 
     def __call__(self, text: str) -> str:
+        """The answer to a script; SolverError when cvc5 refuses it."""
         solver = self._cvc5.Solver()
         solver.setOption("tlimit-per", self._timeout)
         solver.setOption("finite-model-find", "false")

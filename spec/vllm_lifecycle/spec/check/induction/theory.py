@@ -120,7 +120,7 @@ class Theory:
         said = question(obligation.body.params, obligation.asserted)
         seen = frozenset(_STATE.findall(said))
         if not obligation.initial:
-            near = [c for c in counts.over_individuals(self.machine) if c.counter in seen]
+            near = [c for c in counts.over_individuals(self.machine) if counts.reads(c) & seen]
             beside = (
                 a for c in near for a in counts.beside(self.machine, c, obligation.body.params, self._allowed)
             )
