@@ -44,7 +44,7 @@ def scopes(mutant: Mutant) -> Iterator[Scope]:
         "handoff_stage": int("handoff" in mutant.features),
     }
     for slots, pool in product((requests, 1), (max(2, blocks), 1)):
-        constants = {**world, "max_num_seqs": slots, "pool_blocks": pool}
+        constants = {**world, "max_num_seqs": slots, "pool_blocks": pool, **mutant.constants}
         yield Scope(mutant.name, sizes, constants, {"Status": (Status.FINISHED_STOPPED,)}, mutant.features)
 
 

@@ -221,7 +221,7 @@ def begin_transfer(s: State, r: Expr, kind: Kind, state: Transfer) -> None:
     s.remote[r, kind, :] = lambda b: s.table[r, b]
 
 
-def end_transfer(s: State, r: Expr, kind: Kind, state: object) -> None:
+def end_transfer(s: State, r: Expr, kind: Kind | Expr, state: object) -> None:
     """A transfer is over: nobody touches its blocks any more, and its custody ends."""
     s.transfer[r, kind] = state
     s.pinned[r, kind, :] = False

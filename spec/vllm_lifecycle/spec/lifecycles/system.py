@@ -67,7 +67,7 @@ spec.lifecycle(
     {
         Transfer.NONE: {Transfer.ACTIVE},
         Transfer.ACTIVE: {Transfer.DONE, Transfer.FAILED, Transfer.NONE, Transfer.LOST},
-        Transfer.LOST: {Transfer.DONE, Transfer.FAILED, Transfer.NONE},
+        Transfer.LOST: {Transfer.DONE, Transfer.NONE},
         Transfer.DONE: {Transfer.NONE},
         Transfer.FAILED: {Transfer.NONE},
     },

@@ -8,7 +8,9 @@ sender and change nothing else. A transfer completes in any phase, which is more
 
 from __future__ import annotations
 
-from vllm_lifecycle.spec.lang.build import Expr, SetOf, State, exists, forall, ite
+from collections.abc import Callable
+
+from vllm_lifecycle.spec.lang.build import Expr, SetOf, State, every, exists, forall, ite
 from vllm_lifecycle.spec.lang.machine import Fairness
 from vllm_lifecycle.spec.lifecycles import effects as do
 from vllm_lifecycle.spec.lifecycles.vocabulary import (
@@ -30,8 +32,8 @@ FINISHED_HOOK = {
 
 
 def under_way(s: State, r: Expr, kind: Kind) -> None:
-    """Guard: the transfer was started and no report of its end has come; a lost one may still report."""
-    s.require(s.transfer[r, kind].is_in(Transfer.ACTIVE, Transfer.LOST))
+    """Guard: the transfer was started and no report of its end has come."""
+    s.require(s.transfer[r, kind] == Transfer.ACTIVE)
     s.require(~s.asleep, "reports are read by an engine that is awake")
 
 
@@ -40,21 +42,38 @@ def still_loading(s: State, r: Expr, state: Transfer) -> Expr:
     return ite(s.status[r] == Status.WAITING_FOR_REMOTE_KVS, state, Transfer.NONE)
 
 
-@spec.action(by="connector", feature="load", fair=True, source=FINISHED_HOOK)
-def receive_completes(s: State, r: Request, bad: SetOf[Block]) -> None:
-    """The remote writer is done; blocks in `bad` did not come whole, the others can be shared.
-
-    A request that ended meanwhile needs nothing of it.
-    """
-    under_way(s, r, Kind.RECEIVE)
-    s.require(exists(Block, lambda b: s.pinned[r, Kind.RECEIVE, b] & ~bad[b]), "some block came whole")
-    s.content[:] = lambda b: s.content[b] | (s.pinned[r, Kind.RECEIVE, b] & ~bad[b])
+def take_in(s: State, r: Expr, whole: Callable[[Expr], Expr]) -> None:
+    """Blocks that came whole have their content, and can be shared if the request still waits for them."""
+    s.content[:] = lambda b: s.content[b] | (s.pinned[r, Kind.RECEIVE, b] & whole(b))
     s.cached[:] = lambda b: (
         s.cached[b]
-        | (s.pinned[r, Kind.RECEIVE, b] & ~bad[b] & (s.status[r] == Status.WAITING_FOR_REMOTE_KVS))
+        | (s.pinned[r, Kind.RECEIVE, b] & whole(b) & (s.status[r] == Status.WAITING_FOR_REMOTE_KVS))
     )
     do.end_transfer(s, r, Kind.RECEIVE, still_loading(s, r, Transfer.DONE))
     do.settle(s)
+
+
+@spec.action(by="connector", feature="load", fair=True, source=FINISHED_HOOK)
+def receive_completes(s: State, r: Request) -> None:
+    """The remote writer is done. A request that ended meanwhile needs nothing of it."""
+    under_way(s, r, Kind.RECEIVE)
+    take_in(s, r, lambda b: every(True))
+
+
+@spec.action(
+    by="connector",
+    feature="load_failure",
+    source={
+        "0.13.0": "v1/core/sched/scheduler.py: Scheduler._update_requests_with_invalid_blocks",
+        "0.32.0": "v1/core/sched/scheduler.py: Scheduler._update_requests_with_invalid_blocks, _update_waiting_for_remote_kv",
+    },
+)
+def receive_completes_in_part(s: State, r: Request, bad: SetOf[Block]) -> None:
+    """The remote writer is done, but blocks in `bad` did not come whole; the others can be used."""
+    under_way(s, r, Kind.RECEIVE)
+    s.require(exists(Block, lambda b: s.pinned[r, Kind.RECEIVE, b] & ~bad[b]), "some block came whole")
+    take_in(s, r, lambda b: ~bad[b])
+    s.mishap = True
 
 
 @spec.action(
@@ -123,6 +142,16 @@ def lose_transfer(s: State, r: Request, kind: Kind) -> None:
     """ACTIVE -> LOST: the other side is gone without a report; custody stays, for it may still touch the blocks."""
     s.require(s.transfer[r, kind] == Transfer.ACTIVE)
     s.transfer[r, kind] = Transfer.LOST
+
+
+@spec.action(by="connector", feature="loss", source=FINISHED_HOOK)
+def lost_transfer_reports(s: State, r: Request, kind: Kind) -> None:
+    """LOST -> over: the report comes after all. Nothing makes it come: fairness does not cover what is lost."""
+    s.require(s.transfer[r, kind] == Transfer.LOST)
+    s.require(~s.asleep, "reports are read by an engine that is awake")
+    s.content[:] = lambda b: s.content[b] | (s.pinned[r, kind, b] & (kind == Kind.RECEIVE))
+    do.end_transfer(s, r, kind, ite(kind == Kind.RECEIVE, still_loading(s, r, Transfer.DONE), Transfer.NONE))
+    do.settle(s)
 
 
 # hand-off to the next stage (vllm-omni)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from vllm_lifecycle.spec.lang.build import State, ite
-from vllm_lifecycle.spec.lifecycles import effects as do
 from vllm_lifecycle.spec.lifecycles.vocabulary import (
     Kind,
     Party,
@@ -135,13 +134,23 @@ def a_preemption_leaves_promised_blocks_cached(s: State, r: Request) -> None:
     s.cached[:] = lambda b: s.old.cached[b]
 
 
-@mutant("receive_completes", breaks="a_cached_block_has_its_content", features=["prefix"], sizes=(1, 2, 1))
+@mutant(
+    "receive_completes_in_part",
+    breaks="a_cached_block_has_its_content",
+    features=["load", "prefix"],
+    sizes=(1, 2, 1),
+)
 def blocks_that_did_not_come_whole_are_cached(s: State, r: Request, bad: Any) -> None:
     """A partly failed load enters all its blocks in the prefix cache."""
     s.cached[:] = lambda b: s.old.cached[b] | s.old.pinned[r, Kind.RECEIVE, b]
 
 
-@mutant("credit_output", breaks="no_more_is_computed_than_known_or_awaited", sizes=(1, 1, 1))
+@mutant(
+    "credit_output",
+    breaks="a_running_request_with_nothing_in_flight_has_a_token_to_compute",
+    sizes=(1, 1, 1),
+    constants={"max_tokens": 4},
+)
 def refused_drafts_are_not_rolled_back(s: State, k: Any, r: Request, accepted: Any, drafted: bool) -> None:
     """Computed tokens keep counting drafts that the model refused."""
     s.computed[r] = s.old.computed[r]
@@ -185,7 +194,7 @@ def a_failed_load_is_blamed(s: State, r: Request) -> None:
 def a_stop_overwrites_a_final_status(s: State, k: Any, r: Request, reason: Status, hold: bool) -> None:
     """An output in flight overwrites the reason of a request that was aborted."""
     s.require(s.old.row[k, r] != Row.NONE)
-    do.set_status(s, r, reason)
+    s.status[r] = reason
 
 
 @mutant("evict_entry", breaks="an_entry_that_a_request_needs_is_cached", drop=["no request needs it"])
@@ -202,3 +211,51 @@ def an_entry_in_need_is_evicted(s: State, e: Any) -> None:
 def an_abort_drops_custody_of_a_load(s: State, r: Request, hold: bool) -> None:
     """The record of who touches the blocks goes with the request."""
     s.pinned[r, Kind.RECEIVE, :] = False
+
+
+@mutant(
+    "credit_empty_output",
+    breaks="no_more_is_computed_than_known_or_awaited",
+    corpus=["VLLM-52693"],
+    sizes=(1, 1, 1),
+    constants={"max_tokens": 4},
+)
+def an_empty_output_is_not_rolled_back(s: State, k: Any, r: Request) -> None:
+    """Tokens that were awaited and did not come still count as computed."""
+    s.computed[r] = s.old.computed[r]
+
+
+@mutant("send_completes", breaks="a_finished_request_is_eventually_freed", sizes=(1, 1, 1), unfair=True)
+def a_send_is_never_reported(s: State, r: Request) -> None:
+    """The acknowledgement of a send goes missing, and nothing else ends the hold."""
+
+
+@mutant("ship_handoff", breaks="a_transfer_is_eventually_over", sizes=(1, 1, 1), unfair=True)
+def a_handoff_is_never_shipped(s: State, r: Request) -> None:
+    """A pass may put off the shipment for ever."""
+
+
+@mutant("receive_output", breaks="a_dispatched_step_is_eventually_processed", sizes=(1, 1, 1), unfair=True)
+def a_step_is_never_answered(s: State, k: Any) -> None:
+    """A worker hangs and nobody notices."""
+
+
+@mutant(
+    "promote_loaded_request",
+    breaks="a_request_eventually_leaves_the_wait_for_remote_kv",
+    features=["send"],
+    sizes=(1, 1, 1),
+    unfair=True,
+)
+def a_loaded_request_is_never_looked_at(s: State, r: Request) -> None:
+    """Passes never get to see that a load is done."""
+
+
+@mutant(
+    "grammar_ready",
+    breaks="a_request_eventually_leaves_the_wait_for_its_grammar",
+    sizes=(1, 1, 1),
+    unfair=True,
+)
+def a_compiled_grammar_is_never_looked_at(s: State, r: Request) -> None:
+    """Passes never get to see that a grammar is compiled."""

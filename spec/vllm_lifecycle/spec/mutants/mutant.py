@@ -7,7 +7,7 @@ nothing; a mutant that no property kills shows a hole in the properties.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,8 +23,8 @@ Change = Callable[..., Any]
 class Mutant:
     """One defect: `actions` replace those of the same name; `breaks` is the property that must be refuted.
 
-    `corpus` are the ids of the public defects it stands for; `features` what a scope needs to show it; `sizes` the
-    smallest scope known to show it (requests, blocks, steps).
+    `corpus` are the ids of the public defects it stands for; `features` what a scope needs to show it; `sizes` a
+    small scope that shows it (requests, blocks, steps), with `constants` where the usual values do not do.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Mutant:
     actions: tuple[Action, ...]
     features: tuple[str, ...]
     sizes: tuple[int, int, int]
+    constants: Mapping[str, int]
     doc: str
 
     def machine(self) -> Machine:
@@ -52,6 +53,7 @@ def mutant(
     drop: Iterable[str] = (),
     features: Iterable[str] = (),
     sizes: tuple[int, int, int] = (2, 2, 2),
+    constants: Mapping[str, int] | None = None,
     unfair: bool = False,
 ) -> Callable[[Change], Change]:
     """Register a mutant: the function runs after each of the actions named, and may assign again (see `Spec.vary`).
@@ -76,7 +78,9 @@ def mutant(
             raise DefinitionError(f"{name}: no changed action has a guard labelled {min(unused)!r}")
         needed = dict.fromkeys(("core", *(r.feature for r in rows), *features))
         doc = " ".join((change.__doc__ or "").split())
-        MUTANTS[name] = Mutant(name, breaks, tuple(corpus), tuple(rows), tuple(needed), sizes, doc)
+        MUTANTS[name] = Mutant(
+            name, breaks, tuple(corpus), tuple(rows), tuple(needed), sizes, constants or {}, doc
+        )
         return change
 
     return decorate

@@ -30,7 +30,7 @@ def forget_transfer(s: State, r: Expr, kind: Kind) -> None:
 
 
 @mutant("receive_completes", breaks=TOUCHED, corpus=["VLLM-46240"], features=["send"])
-def first_completion_frees_everything(s: State, r: Request, bad: Any) -> None:
+def first_completion_frees_everything(s: State, r: Request) -> None:
     """One bit of hold per request: with a receive and a send outstanding, the receive's completion frees all blocks."""
     forget_transfer(s, r, Kind.SEND)
 
@@ -122,7 +122,7 @@ def output_is_processed_for_a_held_request(s: State, k: Any, r: Request, reason:
 def origin_is_lost_in_the_wait_for_remote_kv(s: State, r: Request) -> None:
     """After a load the status is always WAITING, so a preempted request is announced as new again."""
     s.announced[r] = False
-    do.set_status(s, r, Status.WAITING)
+    s.status[r] = Status.WAITING
 
 
 @mutant("refuse_full_match", breaks="the_engine_survives_every_breach", corpus=["VLLM-30320"])
@@ -131,7 +131,13 @@ def full_match_kills_the_engine(s: State, r: Request) -> None:
     s.alive = False
 
 
-@mutant("report_invalid_blocks", breaks="the_engine_survives_every_mishap", corpus=["VLLM-45474"])
+@mutant(
+    "report_invalid_blocks",
+    breaks="the_engine_survives_every_mishap",
+    corpus=["VLLM-45474"],
+    features=["prefix"],
+    sizes=(1, 2, 1),
+)
 def load_failure_in_two_groups_kills_the_engine(s: State, bad: Any) -> None:
     """A block-level load failure is defined for one KV group only."""
     s.alive = s.alive & forall(Block, Block, lambda a, b: (bad[a] & bad[b]) >> (a == b))
@@ -152,11 +158,14 @@ def loads_take_no_slot(s: State, r: Request, hits: Any, fresh: Any, first: Any) 
     "admit_request",
     breaks="something_that_fits_is_eventually_scheduled",
     corpus=["VLLM-45388"],
+    features=["send"],
     drop=["its whole share can be promised"],
+    sizes=(2, 2, 1),
 )
 def a_load_is_admitted_by_its_first_blocks(s: State, *params: Any) -> None:
     """A load is admitted if its own blocks fit, whatever earlier loads still need."""
-    s.require(s.old.used + 1 <= pool_blocks)
+    now = params[3] if isinstance(params[0], Request) else s.old.want[params[1]]
+    s.require(s.old.used + now <= pool_blocks)
 
 
 @mutant(
@@ -165,6 +174,8 @@ def a_load_is_admitted_by_its_first_blocks(s: State, *params: Any) -> None:
     "start_receive",
     breaks="something_that_fits_is_eventually_scheduled",
     corpus=["VLLM-57841"],
+    features=["send", "preemption"],
+    sizes=(2, 2, 1),
 )
 def a_loaded_request_waits_behind_the_head(s: State, *params: Any) -> None:
     """One queue, and the pass ends at the first request that cannot be allocated."""
@@ -172,7 +183,13 @@ def a_loaded_request_waits_behind_the_head(s: State, *params: Any) -> None:
     s.require(forall(Request, lambda x: ~s.old.before[x, r]))
 
 
-@mutant("admit_holding_request", breaks="something_that_fits_is_eventually_scheduled", corpus=["VLLM-57104"])
+@mutant(
+    "admit_holding_request",
+    breaks="something_that_fits_is_eventually_scheduled",
+    corpus=["VLLM-57104"],
+    features=["send"],
+    sizes=(2, 2, 1),
+)
 def look_ahead_is_not_reserved(s: State, k: Any, r: Request, fresh: Any, last: bool) -> None:
     """The first decode step needs a block for drafts that nobody promised."""
     s.require(s.old.used + s.old.want[r] - s.old.held[r] + 1 <= pool_blocks)

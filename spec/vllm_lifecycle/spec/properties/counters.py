@@ -30,6 +30,20 @@ def no_more_is_computed_than_known_or_awaited(s: State, r: Request) -> Implicati
 
 
 @spec.safety(ids=("P6",), lemma=True)
+def something_is_left_to_compute_or_awaited(s: State, r: Request) -> Implication:
+    """The newest token of a request is never computed before it is known."""
+    return when(s.computed[r] >= 1).then(s.computed[r] < s.known[r] + s.placeholders[r])
+
+
+@spec.safety(ids=("P6", "P5"))
+def a_running_request_with_nothing_in_flight_has_a_token_to_compute(s: State, r: Request) -> Implication:
+    """A running request can always go on: an answer leaves its newest token to be computed."""
+    return when(s.status[r] == Status.RUNNING).then(
+        (s.computed[r] < s.known[r]) | exists(Step, lambda k: s.row[k, r] == Row.CURRENT)
+    )
+
+
+@spec.safety(ids=("P6",), lemma=True)
 def a_request_that_awaits_output_has_computed_up_to_it(s: State, r: Request) -> Implication:
     """Output is awaited only from rows that computed everything known, so counters tell each other."""
     return when(s.placeholders[r] >= 1).then(

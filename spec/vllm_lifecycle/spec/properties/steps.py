@@ -66,6 +66,12 @@ def a_pass_builds_a_step(s: State) -> Implication:
 
 
 @spec.safety(ids=("P10",), lemma=True)
+def an_update_processes_a_step(s: State) -> Implication:
+    """Inside `update_from_output()` some step's output is being processed."""
+    return when(s.phase == Phase.UPDATING).then(exists(Step, lambda k: s.flight[k] == Flight.ANSWERED))
+
+
+@spec.safety(ids=("P10",), lemma=True)
 def a_request_scheduled_in_this_pass_runs(s: State, k: Step, r: Request) -> Implication:
     """Whoever takes part in the step being built is RUNNING, not merely parked."""
     return when(s.flight[k] == Flight.BUILDING, s.row[k, r] == Row.CURRENT).then(
