@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Annotated, Any
 
 from tests.agreement.naive import search
+
 from vllm_lifecycle.spec.lang.build import Expr, Individual, SetOf, State, either, every, exists, forall, ite
 from vllm_lifecycle.spec.lang.claims import Implication, always, when
 from vllm_lifecycle.spec.lang.define import Spec
@@ -149,7 +150,10 @@ class _Writer:
 
     def truth(self, s: State, scope: Scope, depth: int, ghosts: bool = True) -> Expr:
         """A random condition."""
-        again = lambda more=scope: self.truth(s, more, depth - 1, ghosts)  # noqa: E731
+
+        def again(more: Scope = scope) -> Expr:
+            return self.truth(s, more, depth - 1, ghosts)
+
         kind = self.rng.randrange(9) if depth > 0 else 0
         match kind:
             case 1:
@@ -268,7 +272,10 @@ class _Writer:
         def body(s: State, **arguments: Any) -> None:
             scope = self._scope(hints, arguments)
             for _ in range(self.rng.randint(0, 2)):
-                s.require(self.truth(s, scope, self.rng.choice((0, 1, 1, 2)), ghosts=False), self.rng.choice(("", "a reason")))
+                s.require(
+                    self.truth(s, scope, self.rng.choice((0, 1, 1, 2)), ghosts=False),
+                    self.rng.choice(("", "a reason")),
+                )
             for var in self.rng.sample(self.vars, self.rng.randint(1, min(2, len(self.vars)))):
                 self._assign(s, var, scope)
 
@@ -322,7 +329,7 @@ def _function(name: str, hints: dict[str, Any], body: Callable[..., Any]) -> Cal
 
 def example(seed: int) -> Example:
     """The specification of a seed."""
-    rng = random.Random(seed)  # noqa: S311 - a game of chance, not of secrets
+    rng = random.Random(seed)
     while True:
         writer = _Writer(rng)
         try:
@@ -331,7 +338,11 @@ def example(seed: int) -> Example:
             continue
         cells = sum(_size(v.args, domain) for v in machine.vars)
         few = LEAST_STATES - 1
-        if machine.properties and cells <= LARGEST_STATE and not search(machine, domain, max_states=few).complete:
+        if (
+            machine.properties
+            and cells <= LARGEST_STATE
+            and not search(machine, domain, max_states=few).complete
+        ):
             return Example(seed, machine, domain)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.agreement.bmc import Runs
 from tests.agreement.naive import Naive, search
 from tests.agreement.specs import Example, example
+
 from vllm_lifecycle.spec.check.explicit.search import Exploration, Limits, explore
 from vllm_lifecycle.spec.check.verdict import Outcome
 from vllm_lifecycle.spec.lang.compiled import Program

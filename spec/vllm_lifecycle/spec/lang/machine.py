@@ -9,7 +9,7 @@ lifecycles and count lemmas. Every engine, exporter and test reads this one valu
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal, TypeVar
@@ -212,14 +212,28 @@ class Machine:
 
     @property
     def sorts(self) -> tuple[UninterpretedSort, ...]:
-        """Uninterpreted sorts in order of first use."""
+        """Uninterpreted sorts in order of first use, in the state, in parameters, or below a quantifier."""
         seen: dict[UninterpretedSort, None] = {}
         places: list[Sort] = [s for v in self.vars for s in (*v.args, v.sort)]
-        places += [p.sort for a in self.actions for p in a.params]
+        signatures = (r.params for rows in (self.actions, self.properties, self.witnesses) for r in rows)
+        places += [p.sort for params in signatures for p in params]
+        nodes = (node for term in self.terms for node in t.walk(term))
+        places += [v.sort for n in nodes if isinstance(n, t.ForAll | t.Exists) for v in n.vars]
         for sort in places:
             if isinstance(sort, UninterpretedSort):
                 seen[sort] = None
         return tuple(seen)
+
+    @property
+    def terms(self) -> Iterator[t.Term]:
+        """Every term of the machine: guards, next states, claims, witnesses, members of counts."""
+        for action in self.actions:
+            yield from (g.term for g in action.guards)
+            yield from (f.body for _, f in action.updates)
+        for prop in self.properties:
+            yield from (prop.antecedent, prop.consequent)
+        yield from (w.term for w in self.witnesses)
+        yield from (c.member for c in self.counts)
 
     @property
     def modules(self) -> tuple[str, ...]:

@@ -316,7 +316,8 @@ def free_vars(term: Term) -> frozenset[Var]:
         case Var():
             return frozenset((term,))
         case ForAll(variables, body) | Exists(variables, body):
-            return free_vars(body) - frozenset(variables)
+            names = {v.name for v in variables}
+            return frozenset(v for v in free_vars(body) if v.name not in names)
         case _:
             return frozenset().union(*(free_vars(c) for c in children(term)))
 
@@ -355,23 +356,22 @@ def substitute(term: Term, mapping: Mapping[Var, Term]) -> Term:
     if isinstance(term, Var):
         return mapping.get(term, term)
     if isinstance(term, ForAll | Exists):
-        inner = {v: t for v, t in mapping.items() if v not in term.vars}
-        inner = {v: t for v, t in inner.items() if v in free_vars(term)}
+        free = free_vars(term)
+        inner = {v: t for v, t in mapping.items() if v in free}
         if not inner:
             return term
-        taken = frozenset().union(*(free_vars(t) for t in inner.values()))
-        names = {v.name for v in taken} | {v.name for v in free_vars(term.body)}
+        # Names decide what is captured, not sorts: an evaluator binds by name.
+        taken = {v.name for t in inner.values() for v in free_vars(t)}
+        names = taken | {v.name for v in free_vars(term.body)}
         fresh: list[Var] = []
         for v in term.vars:
-            if v in taken:
-                name = v.name
+            name = v.name
+            if name in taken:
                 while name in names:
                     name += "_"
                 names.add(name)
                 inner[v] = Var(name, v.sort)
-                fresh.append(Var(name, v.sort))
-            else:
-                fresh.append(v)
+            fresh.append(Var(name, v.sort))
         return quantify(type(term), tuple(fresh), substitute(term.body, inner))
     return rebuild(term, tuple(substitute(c, mapping) for c in children(term)))
 
