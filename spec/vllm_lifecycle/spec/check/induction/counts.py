@@ -122,7 +122,8 @@ def beside(machine: Machine, count: Count, params: Iterable[Param], allowed: All
                 yield Assumption(f"{name}: more than {param.name}", name, term, reads(count))
 
 
-def _reads(count: Count) -> frozenset[str]:
+def reads(count: Count) -> frozenset[str]:
+    """The counter and the state that it counts."""
     return t.reads(count.member) | {count.counter}
 
 
