@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vllm_lifecycle.spec.check.explicit.formula import FALSE
+from vllm_lifecycle.spec.check.explicit.formula import FALSE, Transfer
+from vllm_lifecycle.spec.check.explicit.ground import Instance
 from vllm_lifecycle.spec.check.explicit.layout import Word
 from vllm_lifecycle.spec.check.explicit.model import Model
-from vllm_lifecycle.spec.check.explicit.planes import members, valid
+from vllm_lifecycle.spec.check.explicit.planes import Flags, members, valid
 from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.machine import Param, Property, Witness
 
@@ -41,6 +42,32 @@ def occurrence(model: Model, witness: Witness) -> Target:
     """Where a witness is met."""
     node = model.claim(witness.params, (witness.term,))
     return Target(witness.name, node, witness.on_step, witness.params, t.neg(witness.term), True)
+
+
+def steps_of_interest(model: Model, targets: Iterable[Target]) -> Flags:
+    """The rows whose steps can be a find: for the others, what the row leaves alone and what it assigns rules it out."""
+    nodes = [g.node for g in targets if g.on_step and g.node != FALSE]
+    answers: dict[int, bool] = {}
+    flags = np.zeros(len(model.rows), bool)
+    for number, row in enumerate(model.rows):
+        key = id(row.instance)
+        if key not in answers:
+            answers[key] = any(_may_find(model, row.instance, node) for node in nodes)
+        flags[number] = answers[key]
+    return flags
+
+
+def _may_find(model: Model, instance: Instance, node: int) -> bool:
+    formulas, shift = model.formulas, model.ground.free
+    changed = {change.cell: change for change in instance.changes}
+    same = {cell + shift: cell for cell in range(model.ground.count) if cell not in changed}
+    guard = model.transfer(instance.guard)
+    known = formulas.known(guard)
+    for cell, change in changed.items():
+        if len(change.cases) == 1:
+            known[cell + shift] = model.ground.mask(cell, next(iter(change.cases)))
+    here = Transfer(formulas, formulas, same)(node)
+    return formulas.tidy(formulas.conj((guard, formulas.assume(here, known)))) != FALSE
 
 
 CHUNK = 1 << 15

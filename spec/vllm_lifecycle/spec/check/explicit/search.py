@@ -14,7 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from vllm_lifecycle.spec.check.explicit.claims import Target, Watch, occurrence, violation
+from vllm_lifecycle.spec.check.explicit.claims import (
+    Target,
+    Watch,
+    occurrence,
+    steps_of_interest,
+    violation,
+)
 from vllm_lifecycle.spec.check.explicit.expand import Batch
 from vllm_lifecycle.spec.check.explicit.finds import Find, steps_to
 from vllm_lifecycle.spec.check.explicit.layout import Word
@@ -126,6 +132,7 @@ class Search:
         self._state_bytes = 0
         self._states = Watch(model, targets, on_step=False)
         self._steps = Watch(model, targets, on_step=True)
+        self._of_interest = steps_of_interest(model, targets)
         self._started = time.process_time()
         self._moving: Flags | None = None
         self._fault: OverflowFound | None = None
@@ -181,9 +188,11 @@ class Search:
         if self._moving is not None:
             self._check_deadlock(batch, chunk, level, self._moving)
         if self._steps:
-            both = [w.take(batch.source) for w in chunk] + batch.words
-            for name, at in self._steps.look(both):
-                self._find(name, Find(state_at(chunk, int(batch.source[at])), level - 1, on_step=True))
+            at = np.flatnonzero(self._of_interest.take(batch.row))
+            source = batch.source.take(at)
+            both = [w.take(source) for w in chunk] + [w.take(at) for w in batch.words]
+            for name, place in self._steps.look(both):
+                self._find(name, Find(state_at(chunk, int(source[place])), level - 1, on_step=True))
         self._check_limits(batch)
         return self._arrive(self.canon(batch.words), level)
 

@@ -57,7 +57,7 @@ class Table:
         return mixed.view(np.int64).astype(np.intp, copy=False)
 
     def add(self, keys: list[Word]) -> Index:
-        """Insert; answers which of the keys are new, one index per new state, in order."""
+        """Insert; answers which of the keys are new, one index per new state."""
         if self.count + len(keys[0]) > FULL * (1 << self._bits):
             self._grow(len(keys[0]))
         fresh = self._insert(keys)
@@ -109,7 +109,7 @@ class Table:
             waiting, slot, here = waiting.take(stay), slot.take(stay), here.take(stay)
         if not found:
             return np.zeros(0, np.intp)
-        return np.sort(np.concatenate(found)) if len(found) > 1 else found[0]
+        return np.concatenate(found) if len(found) > 1 else found[0]
 
     def number(self, keys: list[Word]) -> None:
         """Give the stored states the numbers 0, 1, ... in the order of `keys` (each stored, each once)."""
