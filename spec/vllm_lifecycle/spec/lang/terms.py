@@ -356,8 +356,7 @@ def substitute(term: Term, mapping: Mapping[Var, Term]) -> Term:
     if isinstance(term, Var):
         return mapping.get(term, term)
     if isinstance(term, ForAll | Exists):
-        free = free_vars(term)
-        inner = {v: t for v, t in mapping.items() if v in free}
+        inner = {v: mapping[v] for v in free_vars(term) if v in mapping}
         if not inner:
             return term
         # Names decide what is captured, not sorts: an evaluator binds by name.
@@ -379,7 +378,8 @@ def substitute(term: Term, mapping: Mapping[Var, Term]) -> Term:
 def transform(term: Term, leaf: Callable[[Term], Term | None]) -> Term:
     """Rebuild bottom-up; `leaf` may answer a replacement for a node whose children are done already, or None."""
     built = rebuild(term, tuple(transform(c, leaf) for c in children(term)))
-    replaced = leaf(built)
+    # What surfaces from a folded node was offered before: offered again, a replacement would be replaced.
+    replaced = leaf(built) if type(built) is type(term) else None
     return built if replaced is None else replaced
 
 
