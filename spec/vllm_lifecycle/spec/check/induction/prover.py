@@ -154,9 +154,14 @@ def _ask(
 ) -> tuple[str, tuple[str, ...]]:
     """The answer, and the switches that an `unsat` needed; `first` are those to try before all are used."""
     solver.run(f"(push)\n{asked.text}")
+    told = False
     try:
+        if not set(first) <= {*asked.theory.switches, *asked.close}:
+            solver.run(asked.more)
+            told = True
         answer = _check(solver, first)
         if answer != "unsat" and len(first) < len(asked.usable):
+            solver.run("" if told else asked.more)
             answer = _check(solver, tuple(asked.usable))
         if answer != "unsat":
             return answer, ()

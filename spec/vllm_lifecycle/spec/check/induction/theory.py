@@ -7,7 +7,7 @@ step, and the text of every question. It knows no solver; `Prover` asks one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,7 +27,7 @@ from vllm_lifecycle.spec.check.induction.ranking import Ranking
 from vllm_lifecycle.spec.check.induction.smtlib import declarations, question, text
 from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.alternation import alternation_edges, alternations, find_cycle
-from vllm_lifecycle.spec.lang.machine import Machine
+from vllm_lifecycle.spec.lang.machine import Count, Machine
 from vllm_lifecycle.spec.lang.sorts import DefinitionError
 
 _STATE = re.compile(r"\bs\.(\w+)")
@@ -115,30 +115,65 @@ class Theory:
 
     def ask(self, obligation: Obligation) -> Question:
         """What to ask a solver that holds the preamble."""
-        usable: dict[str, Assumption] = {}
-        own: dict[str, Assumption] = {}
         said = question(obligation.body.params, obligation.asserted)
-        seen = frozenset(_STATE.findall(said))
-        if not obligation.initial:
-            near = [c for c in counts.over_individuals(self.machine) if counts.reads(c) & seen]
-            beside = (
-                a for c in near for a in counts.beside(self.machine, c, obligation.body.params, self._allowed)
-            )
-            own = {f"l.{i}": a for i, a in enumerate(beside)}
-            usable = {**self.switches, **own}
-        lines = [said]
-        lines += [_switched(switch, assumption) for switch, assumption in own.items()]
-        near_at_hand = tuple(s for s, a in usable.items() if a.reads <= seen)
-        return Question("\n".join(lines), usable, near_at_hand)
+        return Question(self, obligation, said, frozenset(_STATE.findall(said)))
+
+    def beside(self, obligation: Obligation, near: Iterable[Count]) -> tuple[Assumption, ...]:
+        """What exact counts say beside an obligation's parameters."""
+        params = obligation.body.params
+        return tuple(a for c in near for a in counts.beside(self.machine, c, params, self._allowed))
 
 
 @dataclass(frozen=True)
 class Question:
-    """The text of one obligation, the assumptions that it may use, and the switches of those to try first."""
+    """One obligation put to a solver: first with what is at hand, then with everything.
 
-    text: str
-    usable: Mapping[str, Assumption]
-    first: tuple[str, ...]
+    `seen` are the state variables that it reads. At hand are the assumptions that read nothing else, and what counters among
+    them say beside the parameters; everything adds the other assumptions, and what the other counts say.
+    """
+
+    theory: Theory
+    obligation: Obligation
+    said: str
+    seen: frozenset[str]
+
+    @cached_property
+    def close(self) -> dict[str, Assumption]:
+        """Assumptions about the parameters that are at hand."""
+        return self._beside("l", lambda c: c.counter in self.seen)
+
+    @cached_property
+    def far(self) -> dict[str, Assumption]:
+        """Assumptions about the parameters from the other counts whose members it may change."""
+        return self._beside("m", lambda c: c.counter not in self.seen and bool(counts.reads(c) & self.seen))
+
+    def _beside(self, prefix: str, wanted: Callable[[Count], bool]) -> dict[str, Assumption]:
+        if self.obligation.initial:
+            return {}
+        chosen = filter(wanted, counts.over_individuals(self.theory.machine))
+        return {f"{prefix}.{i}": a for i, a in enumerate(self.theory.beside(self.obligation, chosen))}
+
+    @cached_property
+    def usable(self) -> dict[str, Assumption]:
+        """Switch -> assumption for everything that may be used."""
+        return {} if self.obligation.initial else {**self.theory.switches, **self.close, **self.far}
+
+    @cached_property
+    def first(self) -> tuple[str, ...]:
+        """The switches of what is at hand."""
+        if self.obligation.initial:
+            return ()
+        return tuple(s for s, a in self.theory.switches.items() if a.reads <= self.seen) + tuple(self.close)
+
+    @property
+    def text(self) -> str:
+        """Parameters, what is asserted of them, and the assumptions at hand about them."""
+        return "\n".join((self.said, *(_switched(s, a) for s, a in self.close.items())))
+
+    @property
+    def more(self) -> str:
+        """The other assumptions about the parameters."""
+        return "\n".join(_switched(s, a) for s, a in self.far.items())
 
 
 def _switched(switch: str, assumption: Assumption) -> str:
