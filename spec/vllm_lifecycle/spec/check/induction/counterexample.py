@@ -40,7 +40,7 @@ from vllm_lifecycle.spec.lang.evaluate import (
     evaluate,
     initial,
 )
-from vllm_lifecycle.spec.lang.machine import Machine, Param
+from vllm_lifecycle.spec.lang.machine import Param
 from vllm_lifecycle.spec.lang.sorts import BOOL, Sort, UninterpretedSort
 from vllm_lifecycle.spec.lang.text import cell, value
 
@@ -93,21 +93,20 @@ def _equations(pairs: tuple[tuple[str, str], ...]) -> str:
     return ", ".join(f"{name} = {shown}" for name, shown in pairs)
 
 
-def individuals(machine: Machine, sizes: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
+def individuals(sorts: Sequence[UninterpretedSort], sizes: Mapping[str, int]) -> dict[str, tuple[str, ...]]:
     """Short names for the individuals of each sort: r0, r1, b0."""
-    firsts = [s.name[0].lower() for s in machine.sorts]
+    firsts = [s.name[0].lower() for s in sorts]
     prefix = {
-        s.name: f if firsts.count(f) == 1 else s.name.lower()
-        for s, f in zip(machine.sorts, firsts, strict=True)
+        s.name: f if firsts.count(f) == 1 else s.name.lower() for s, f in zip(sorts, firsts, strict=True)
     }
     return {name: tuple(f"{prefix[name]}{i}" for i in range(n)) for name, n in sizes.items()}
 
 
 def sizes_upto(
-    machine: Machine, largest: int = LARGEST, few: frozenset[str] = frozenset()
+    sorts: Sequence[UninterpretedSort], largest: int = LARGEST, few: frozenset[str] = frozenset()
 ) -> Iterator[dict[str, int]]:
     """Numbers of individuals, from one of each sort on, smallest total first; sorts in `few` grow last."""
-    names = [s.name for s in machine.sorts]
+    names = [s.name for s in sorts]
 
     def order(sizes: tuple[int, ...]) -> tuple[int, int, int]:
         extra = sum(n - 1 for name, n in zip(names, sizes, strict=True) if name in few)
@@ -126,11 +125,11 @@ def smallest(
     solver claims.
     """
     deadline = time.monotonic() + seconds
-    idle = frozenset(s.name for s in theory.machine.sorts) - _sorts(obligation)
-    for sizes in sizes_upto(theory.machine, largest, idle):
+    idle = frozenset(s.name for s in theory.sorts) - _sorts(obligation)
+    for sizes in sizes_upto(theory.sorts, largest, idle):
         if time.monotonic() > deadline:
             return None
-        search = _Search(theory, obligation, Domain(individuals(theory.machine, sizes)))
+        search = _Search(theory, obligation, Domain(individuals(theory.sorts, sizes)))
         if search.satisfiable():
             if not obligation.expect_model:
                 search.shrink()

@@ -46,7 +46,7 @@ class Proof:
     @property
     def scope(self) -> str:
         """For what the answers hold."""
-        return f"any number of {', '.join(s.name for s in self.theory.machine.sorts)} (one of each at least)"
+        return f"any number of {', '.join(s.name for s in self.theory.sorts)} (one of each at least)"
 
     @property
     def numbers(self) -> dict[str, int]:

@@ -28,7 +28,7 @@ from vllm_lifecycle.spec.check.induction.smtlib import declarations, question, t
 from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.alternation import alternation_edges, alternations, find_cycle
 from vllm_lifecycle.spec.lang.machine import Count, Machine
-from vllm_lifecycle.spec.lang.sorts import DefinitionError
+from vllm_lifecycle.spec.lang.sorts import DefinitionError, UninterpretedSort
 
 _STATE = re.compile(r"\bs\.(\w+)")
 
@@ -55,6 +55,11 @@ class Theory:
             *range_claims(self.machine, frozenset(self.capacities)),
             *sums,
         )
+
+    @cached_property
+    def sorts(self) -> tuple[UninterpretedSort, ...]:
+        """The uninterpreted sorts of the machine."""
+        return self.machine.sorts
 
     @cached_property
     def capacities(self) -> dict[str, str]:
