@@ -17,6 +17,7 @@ from enum import Enum
 from vllm_lifecycle.spec.lang import evaluate as ev
 from vllm_lifecycle.spec.lang.machine import Machine
 from vllm_lifecycle.spec.lang.sorts import DefinitionError
+from vllm_lifecycle.spec.lifecycles.vocabulary import Status
 
 AXES = ("Request", "Block", "Step", "Entry")
 """The sorts that the numbers of a written scope stand for, in order; a number left out is 1."""
@@ -26,7 +27,10 @@ LARGEST = 6
 
 @dataclass(frozen=True)
 class Scope:
-    """Bounds of an exploration; None for features or modules means all of them."""
+    """Bounds of an exploration; None for features or modules means all of them.
+
+    With the modules named come those whose state theirs is computed from.
+    """
 
     name: str
     sizes: Mapping[str, int]
@@ -46,7 +50,7 @@ class Scope:
         """The machine within this scope; with `about`, only what that property can depend on (its cone of influence)."""
         result = system if self.features is None else system.with_features(self.features)
         if self.modules is not None:
-            result = result.project(self.modules)
+            result = result.project(result.closure(self.modules))
         if about is not None:
             result = result.slice(result.claim(about).reads)
         return result
@@ -76,8 +80,75 @@ def defaults(sizes: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-SCOPES: tuple[Scope, ...] = ()
+_STOPS = {"Status": (Status.FINISHED_STOPPED,)}
+LIFECYCLE = Scope(
+    "lifecycle",
+    {"Request": 2, "Block": 2, "Step": 2, "Entry": 1},
+    {"handoff_stage": 0},
+    _STOPS,
+    ("core", "load", "load_failure", "send", "preemption"),
+    ("engine", "queue", "steps", "custody", "handoff"),
+    "requests, blocks, transfers and steps in flight, coupled by custody",
+)
+"""The world that a scope written as sizes is made of, unless it says otherwise."""
+
+
+def _scope(name: str, sizes: str, features: str, modules: str, doc: str, **constants: int) -> Scope:
+    numbers = dict(zip(AXES, map(int, sizes.split("x")), strict=True))
+    return Scope(
+        name, numbers, {"handoff_stage": 0, **constants}, _STOPS, tuple(features.split()), ("engine", "queue", *modules.split()), doc
+    )
+
+
+SCOPES: tuple[Scope, ...] = (
+    LIFECYCLE,
+    _scope(
+        "sharing", "2x2x1x1", "core load load_failure send preemption window prefix sync_load reset", "prefix pool custody steps",
+        "prefix hits, caching, eviction, partly failed loads, resets",
+    ),
+    _scope("lost", "2x2x1x1", "core load send preemption loss", "custody steps", "transfers that are lost, and report after all"),
+    _scope(
+        "handoff", "1x2x2x1", "core handoff load send preemption chunks", "handoff custody membership chunks hooks steps",
+        "hand-off to a later stage, triggered or at the end", handoff_stage=1,
+    ),
+    _scope(
+        "queues", "3x1x1x1", "core grammar load preemption chunks refusal", "membership order chunks slots",
+        "queues, their order, slots, waits of every kind", max_num_seqs=2,
+    ),
+    _scope(
+        "sessions", "2x1x1x1", "core sessions preemption empty_output", "sessions membership tokens slots",
+        "streaming sessions and their turns", max_num_seqs=1,
+    ),
+    _scope(
+        "tokens", "1x1x2x1", "core load preemption empty_output reset", "tokens epochs steps",
+        "token counters with two steps in flight", max_tokens=5,
+    ),
+    _scope("encoder", "2x1x2x2", "core encoder preemption", "encoder steps", "the encoder cache", encoder_budget=1),
+    _scope(
+        "admission", "3x2x1x1", "core load load_failure send preemption", "admission", "shares of the pool, in numbers",
+        pool_blocks=3, max_want=2,
+    ),
+    _scope(
+        "contract", "2x1x1x1", "core load send contract sleep load_failure reset sync_load", "sleep contract hooks custody",
+        "breaches and mishaps, and the sleep of the engine",
+    ),
+    _scope("pressure", "2x2x1x1", "core preemption", "pressure tokens", "preemption that gains nothing, or ends a pass"),
+    _scope(
+        "progress", "1x1x1x1", "core grammar load load_failure send preemption handoff chunks sleep contract",
+        "custody steps handoff chunks sleep", "everything that must come to an end", handoff_stage=1,
+    ),
+    _scope(
+        "progress of loads", "2x2x1x1", "core load send", "admission custody", "loads that must not block one another",
+        pool_blocks=2, max_want=2,
+    ),
+)  # fmt: skip
 """The named scopes."""
+
+LIVELY = ("progress", "progress of loads")
+"""Where progress is checked when no scope is named."""
+
+DEFAULT = tuple(s.name for s in SCOPES if s.name not in LIVELY)
+"""What is explored when no scope is named."""
 
 
 def parse(text: str, base: Scope | None = None) -> Scope:
@@ -103,4 +174,4 @@ def parse(text: str, base: Scope | None = None) -> Scope:
                 f"scope {text} has {number} of sort {sort}: write a size from 1 to {LARGEST}"
             )
     sizes = dict(zip(AXES, [*numbers, *([1] * (len(AXES) - len(numbers)))], strict=True))
-    return replace(base, name=text, sizes=sizes) if base is not None else Scope(text, sizes)
+    return replace(base or LIFECYCLE, name=text, sizes=sizes)
