@@ -2,7 +2,8 @@
 
 A specification follows from its seed alone. It has up to two sorts, an enum, boolean, enum and integer variables of zero to two
 arguments (one may be a ghost), actions with guards, point and bulk updates and all kinds of parameters, state and step
-properties. Integers stay in their range by construction. What the language rejects, and what hardly moves, is drawn again.
+properties. Integers stay in their range by construction, unless asked otherwise. What the language rejects, and what hardly
+moves, is drawn again.
 """
 
 from __future__ import annotations
@@ -69,8 +70,9 @@ Scope = dict[Any, list[Any]]
 class _Writer:
     """Draws one specification."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, wild: bool) -> None:
         self.rng = rng
+        self.wild = wild
         self.spec = Spec("random")
         self.top = self.spec.const("top")
         self.sorts = [Thing, Place][: rng.randint(1, 2)]
@@ -242,6 +244,8 @@ class _Writer:
         own = self._read(state, lambda to: to == var.to, scope, var.ghost)
         if own is None or self.rng.random() < 0.2:
             return ite(self.truth(s, scope, 1, var.ghost), 1, 0)
+        if self.wild and self.rng.random() < 0.5:
+            return own + 1 if self.rng.random() < 0.6 else own - 1
         if self.rng.random() < 0.6:
             return ite(own + 1 <= high, own + 1, own)
         return ite(self.truth(s, scope, 1, var.ghost) & (own >= 1), own - 1, own)
@@ -327,11 +331,11 @@ def _function(name: str, hints: dict[str, Any], body: Callable[..., Any]) -> Cal
     return function
 
 
-def example(seed: int) -> Example:
-    """The specification of a seed."""
+def example(seed: int, *, wild: bool = False) -> Example:
+    """The specification of a seed; in a `wild` one integers may leave their range."""
     rng = random.Random(seed)
     while True:
-        writer = _Writer(rng)
+        writer = _Writer(rng, wild)
         try:
             machine, domain = writer.draw()
         except DefinitionError:

@@ -7,15 +7,16 @@ from tests.agreement.bmc import Runs
 from tests.agreement.naive import Naive, search
 from tests.agreement.specs import Example, example
 
-from vllm_lifecycle.spec.check.explicit.search import Exploration, Limits, explore
+from vllm_lifecycle.spec.check.explicit.search import Exploration, Limits, OverflowFound, explore
 from vllm_lifecycle.spec.check.verdict import Outcome
 from vllm_lifecycle.spec.lang.compiled import Program
+from vllm_lifecycle.spec.lang.sorts import DefinitionError
 
 SPECS = 200
 IN_A_TEST = 20
-DEEPEST = 5
+DEEPEST = 4
 """Longest run that z3 is asked about."""
-MOST_ENDS = 24
+MOST_ENDS = 16
 """Most states of one depth that z3 enumerates."""
 
 some_seeds = pytest.mark.parametrize("first", range(0, SPECS, IN_A_TEST))
@@ -81,3 +82,24 @@ def test_all_engines_agree(first: int) -> None:
         check_compiled(this, naive)
         check_explicit(this, naive)
         check_z3(this, naive)
+
+
+def test_all_engines_agree_on_the_first_number_out_of_range() -> None:
+    faults = 0
+    for seed in range(40):
+        this = example(seed, wild=True)
+        naive = search(this.machine, this.domain, max_states=120)
+        if not naive.fault:
+            check_compiled(this, naive)
+            continue
+        faults += 1
+        with pytest.raises(OverflowFound) as raised:
+            explore(this.machine, this.domain)
+        assert len(raised.value.trace) == naive.depth + 1, seed
+        program = Program(this.machine, this.domain)
+        with pytest.raises(DefinitionError) as refused:
+            for state in naive.levels[-1]:
+                packed = program.layout.pack(dict(zip(program.layout.cells, state, strict=True)))
+                list(program.successors(packed))
+        assert "outside" in str(refused.value) and "guard the action" in str(refused.value)
+    assert faults >= 10
