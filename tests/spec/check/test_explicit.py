@@ -70,6 +70,8 @@ def test_counts_are_those_of_the_plain_search(
         naive.depth,
     )
     assert found.complete
+    for name, count in found.actions.items():
+        assert count == sum(1 for _, action, _, _ in naive.edges if action == name)
     assert worst(v for v in found.verdicts if not v.claim.startswith("can_")) is Outcome.HOLDS
     reduced = explore(machine, domain, symmetry=BOTH)
     assert reduced.unreduced == found.states

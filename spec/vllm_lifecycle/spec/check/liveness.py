@@ -26,7 +26,7 @@ from vllm_lifecycle.spec.check.explicit.planes import Flags, Index
 from vllm_lifecycle.spec.check.explicit.rows import Row
 from vllm_lifecycle.spec.check.explicit.search import Exploration, Limits, Progress, explore, scope_text
 from vllm_lifecycle.spec.check.explicit.traces import EngineError, path_to, replay, state_at
-from vllm_lifecycle.spec.check.verdict import Outcome, TraceStep, Verdict
+from vllm_lifecycle.spec.check.verdict import VACUOUS, Outcome, TraceStep, Verdict
 from vllm_lifecycle.spec.lang import evaluate as ev
 from vllm_lifecycle.spec.lang.machine import Fairness, Machine, Param, Property
 from vllm_lifecycle.spec.lang.sorts import UninterpretedSort
@@ -107,10 +107,12 @@ def representatives(params: tuple[Param, ...], domain: ev.Domain) -> list[dict[s
 def _check(
     graph: Graph, prop: Property, scope: str, assumed: tuple[str, ...], numbers: dict[str, Any]
 ) -> Verdict:
-    for binding in representatives(prop.params, graph.model.domain):
-        model = graph.model
+    model = graph.model
+    met = False
+    for binding in representatives(prop.params, model.domain):
         antecedent, consequent = model.truth(prop.antecedent, binding), model.truth(prop.consequent, binding)
         holds, done = graph.truth([antecedent, consequent])
+        met = met or bool(holds.any())
         alive = ~done
         seeds = np.flatnonzero(holds & alive)
         reached, _, _ = graph.reach(seeds, alive)
@@ -138,6 +140,8 @@ def _check(
             trace,
             {**numbers, "prefix": prefix, "cycle": last - prefix},
         )
+    if not met:
+        return Verdict(prop.name, Outcome.NOT_ESTABLISHED, "liveness", scope, assumed, VACUOUS, (), numbers)
     return Verdict(prop.name, Outcome.HOLDS, "liveness", scope, assumed, "", (), numbers)
 
 

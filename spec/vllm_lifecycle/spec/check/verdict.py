@@ -21,6 +21,9 @@ class Outcome(Enum):
     NOT_ESTABLISHED = "not established"
 
 
+VACUOUS = "its case is not reachable in this scope"
+"""Why a property that holds only for want of cases is not established."""
+
 EXIT_CODES = {Outcome.HOLDS: 0, Outcome.REFUTED: 2, Outcome.NOT_ESTABLISHED: 3}
 USAGE_ERROR = 1
 

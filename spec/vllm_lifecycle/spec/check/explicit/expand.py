@@ -24,12 +24,14 @@ LONG = 256
 class Batch:
     """Transitions in order of rows: for each the index of its source state, its row, and the words of its successor.
 
-    `fault` is some error row with a state that enables it, or None; error rows make no transitions.
+    `counts` is the number of transitions per row. `fault` is some error row with a state that enables it, or None; error
+    rows make no transitions.
     """
 
     source: Index
     row: Index
     words: list[Word]
+    counts: Index
     fault: tuple[Row, int] | None = None
 
 
@@ -74,22 +76,25 @@ class Expander:
         count = len(words[0])
         if not count:
             nothing = np.zeros(0, np.intp)
-            return Batch(nothing, nothing, [np.zeros(0, np.uint64) for _ in range(self.words)])
+            words = [np.zeros(0, np.uint64) for _ in range(self.words)]
+            return Batch(nothing, nothing, words, np.zeros(len(self.rows), np.intp))
         planes = self._network.evaluate(words)
         real = valid(count)
         row, source = members(planes.take(self._guards, axis=0) & real, count)
         every = [*words, *self._outputs.words(planes, count)]
         result = [w.take(source) for w in words]
-        self._update(every, row, source, result)
+        counts = np.bincount(row, minlength=len(self.rows))
+        self._update(every, row, source, counts, result)
         fault: tuple[Row, int] | None = None
         if self._faults:
             wrong, at = members(planes.take(self._fault_guards, axis=0) & real, count)
             if len(wrong):
                 fault = self._faults[int(wrong[0])], int(at[0])
-        return Batch(source, row, result, fault)
+        return Batch(source, row, result, counts, fault)
 
-    def _update(self, words: list[Word], row: Index, source: Index, result: list[Word]) -> None:
-        counts = np.bincount(row, minlength=len(self.rows))
+    def _update(
+        self, words: list[Word], row: Index, source: Index, counts: Index, result: list[Word]
+    ) -> None:
         ends = np.cumsum(counts)
         done = 0
         for number in np.flatnonzero(counts >= LONG).tolist():

@@ -28,7 +28,7 @@ from vllm_lifecycle.spec.check.explicit.model import Model
 from vllm_lifecycle.spec.check.explicit.planes import Flags
 from vllm_lifecycle.spec.check.explicit.rows import Row
 from vllm_lifecycle.spec.check.explicit.symmetry import Symmetry
-from vllm_lifecycle.spec.check.explicit.table import Table
+from vllm_lifecycle.spec.check.explicit.table import Recent, Table
 from vllm_lifecycle.spec.check.explicit.traces import cell_text, path_to, replay, state_at
 from vllm_lifecycle.spec.check.verdict import Outcome, TraceStep, Verdict
 from vllm_lifecycle.spec.lang import evaluate as ev
@@ -36,6 +36,8 @@ from vllm_lifecycle.spec.lang.machine import Machine, Property, Witness
 from vllm_lifecycle.spec.lang.sorts import DefinitionError
 
 CHUNK = 1 << 15
+RECENT_BITS = 20
+RECENT_FROM = 1 << 14
 DEADLOCK = "no_reachable_state_is_a_deadlock"
 
 
@@ -70,7 +72,10 @@ class Progress:
 
 @dataclass(slots=True)
 class Exploration:
-    """Result of a search. `states` counts representatives under symmetry; `unreduced` sums their orbits."""
+    """Result of a search. `states` counts representatives under symmetry; `unreduced` sums their orbits.
+
+    `actions` counts the transitions of each action: one that was never taken says nothing in this scope.
+    """
 
     model: Model
     verdicts: tuple[Verdict, ...] = ()
@@ -85,6 +90,7 @@ class Exploration:
     symmetry: tuple[str, ...] = ()
     levels: list[list[Word]] = field(default_factory=list)
     table: Table | None = None
+    actions: dict[str, int] = field(default_factory=dict)
 
     @property
     def traces(self) -> dict[str, tuple[TraceStep, ...]]:
@@ -123,6 +129,7 @@ class Search:
         self.stop = stop
         self.symmetry = symmetry
         self.table = Table(model.layout.words)
+        self._recent: Recent | None = None
         self.levels: list[list[Word]] = []
         self.found: dict[str, Find] = {}
         self.transitions = 0
@@ -130,6 +137,7 @@ class Search:
         self.unreduced = 0
         self.peak = 0
         self._state_bytes = 0
+        self._taken = np.zeros(len(model.rows), np.intp)
         self._states = Watch(model, targets, on_step=False)
         self._steps = Watch(model, targets, on_step=True)
         self._of_interest = steps_of_interest(model, targets)
@@ -145,6 +153,14 @@ class Search:
     def seconds(self) -> float:
         """CPU seconds since the search began."""
         return time.process_time() - self._started
+
+    @property
+    def actions(self) -> dict[str, int]:
+        """How often each action was taken."""
+        taken = dict.fromkeys((a.name for a in self.model.machine.actions), 0)
+        for row, count in zip(self.model.rows, self._taken.tolist(), strict=True):
+            taken[row.instance.action.name] += count
+        return taken
 
     def canon(self, words: list[Word]) -> list[Word]:
         """Representatives under the symmetry in use."""
@@ -183,6 +199,7 @@ class Search:
     def _expand(self, chunk: list[Word], level: int) -> list[Word]:
         batch = self.model.expander.expand(chunk)
         self.transitions += len(batch.row)
+        self._taken += batch.counts
         if batch.fault is not None and self._fault is None:
             self._overflow(batch.fault, chunk, level)
         if self._moving is not None:
@@ -194,7 +211,14 @@ class Search:
             for name, place in self._steps.look(both):
                 self._find(name, Find(state_at(chunk, int(source[place])), level - 1, on_step=True))
         self._check_limits(batch)
-        return self._arrive(self.canon(batch.words), level)
+        words = batch.words
+        if self._recent is None and self.symmetry is not None and self.states > RECENT_FROM:
+            self._recent = Recent(self.model.layout.words, RECENT_BITS)
+        if self._recent is not None:
+            # Renaming is what costs: states whose renaming was looked up lately need none.
+            unseen = self._recent.unseen(words)
+            words = [w.take(unseen) for w in words]
+        return self._arrive(self.canon(words), level)
 
     def _arrive(self, words: list[Word], level: int) -> list[Word]:
         fresh = self.table.add(words)
@@ -238,6 +262,7 @@ class Search:
         limits = self.limits
         work = sum(w.nbytes for w in batch.words) + batch.row.nbytes + batch.source.nbytes
         wanted = 2 * work + self._state_bytes + self.table.bytes_after(len(batch.row))
+        wanted += 0 if self._recent is None else self._recent.nbytes
         if limits.max_bytes is not None and wanted > limits.max_bytes:
             raise _Cut(f"memory bound of {limits.max_bytes} bytes reached")
         self.peak = max(self.peak, wanted)
@@ -289,6 +314,7 @@ def explore(
         symmetry=reduction.sorts if reduction else (),
         levels=search.levels,
         table=search.table,
+        actions=search.actions,
     )
     where = scope or scope_text(domain)
     asked: list[tuple[str, Target | None]] = [(g.name, g) for g in targets]

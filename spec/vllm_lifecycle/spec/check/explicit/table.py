@@ -8,14 +8,65 @@ numbers stays, and that one is new. Rejected: `np.unique` before insertion (it c
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from vllm_lifecycle.spec.check.explicit.layout import ONES, Word
+from vllm_lifecycle.spec.check.explicit.planes import Flags, Index
 
-Index = npt.NDArray[np.intp]
 EMPTY = np.uint64(ONES)
 FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x27D4EB2F165667C5)
 FULL = 0.5
+
+
+def slots_of(keys: list[Word], bits: int) -> Index:
+    """The home slot of each key in a table of 2 ** bits slots."""
+    mixed = keys[0] * np.uint64(FACTORS[0])
+    for i, key in enumerate(keys[1:], 1):
+        mixed ^= mixed >> np.uint64(29)
+        mixed += key
+        mixed *= np.uint64(FACTORS[i % len(FACTORS)] | 1)
+    if len(keys) > 1:
+        mixed ^= mixed >> np.uint64(31)
+        mixed *= np.uint64(FACTORS[2])
+    mixed >>= np.uint64(64 - bits)
+    slots: Index = mixed.view(np.int64).astype(np.intp, copy=False)
+    return slots
+
+
+class Recent:
+    """Keys seen lately, one per slot: a key found here was seen before, one that is not may have been too."""
+
+    def __init__(self, words: int, bits: int) -> None:
+        self._bits = bits
+        self._slots = [np.full(1 << bits, EMPTY, np.uint64) for _ in range(words)]
+        self._owner = np.zeros(1 << bits, np.int32)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the slots."""
+        return self._owner.nbytes + sum(s.nbytes for s in self._slots)
+
+    def unseen(self, keys: list[Word]) -> Index:
+        """Which keys are not among those seen lately (of equal ones the one that is kept); all are seen from now on."""
+        slot = slots_of(keys, self._bits)
+        at = np.flatnonzero(_unlike(self._slots, slot, keys))
+        place = slot.take(at)
+        self._owner[place] = at
+        kept = self._owner.take(place)
+        mine, other = [k.take(at) for k in keys], [k.take(kept) for k in keys]
+        stay = kept == at
+        for stored, one, two in zip(self._slots, mine, other, strict=True):
+            stay |= one != two
+            stored[place] = two
+        fresh: Index = at[stay]
+        return fresh
+
+
+def _unlike(slots: list[Word], at: Index, keys: list[Word]) -> Flags:
+    """Where the key stored in a slot is another one than the key given."""
+    result: Flags = slots[0].take(at) != keys[0]
+    for stored, key in zip(slots[1:], keys[1:], strict=True):
+        result |= stored.take(at) != key
+    return result
 
 
 class Table:
@@ -45,16 +96,7 @@ class Table:
         return wanted if bits == self._bits else wanted + self.nbytes
 
     def _hash(self, keys: list[Word]) -> Index:
-        mixed = keys[0] * np.uint64(FACTORS[0])
-        for i, key in enumerate(keys[1:], 1):
-            mixed ^= mixed >> np.uint64(29)
-            mixed += key
-            mixed *= np.uint64(FACTORS[i % len(FACTORS)] | 1)
-        if len(keys) > 1:
-            mixed ^= mixed >> np.uint64(31)
-            mixed *= np.uint64(FACTORS[2])
-        mixed >>= np.uint64(64 - self._bits)
-        return mixed.view(np.int64).astype(np.intp, copy=False)
+        return slots_of(keys, self._bits)
 
     def add(self, keys: list[Word]) -> Index:
         """Insert; answers which of the keys are new, one index per new state."""
@@ -125,9 +167,6 @@ class Table:
         waiting = np.arange(len(slot))
         while len(waiting):
             here = slot.take(waiting)
-            unlike = np.zeros(len(waiting), bool)
-            for stored, key in zip(self._slots, keys, strict=True):
-                unlike |= stored.take(here) != key.take(waiting)
-            waiting = waiting[unlike]
+            waiting = waiting[_unlike(self._slots, here, [k.take(waiting) for k in keys])]
             slot[waiting] = (slot[waiting] + 1) & last
         return slot
