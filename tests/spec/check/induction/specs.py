@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated
 
-from vllm_lifecycle.spec.lang.build import Expr, Individual, SetOf, State, every, exists, forall, ite, one_if
+from vllm_lifecycle.spec.lang.build import Expr, Individual, SetOf, State, exists, forall, one_if
 from vllm_lifecycle.spec.lang.claims import Implication, always, when
 from vllm_lifecycle.spec.lang.define import Spec
 from vllm_lifecycle.spec.lang.sorts import IntSort
@@ -267,4 +267,4 @@ def pipeline(*, fair: bool = True) -> Spec:
     return spec
 
 
-__all__ = ["Job", "Page", "Stage", "User", "Wire", "custody", "every", "ite", "pipeline", "relay", "tickets"]
+__all__ = ["Job", "Page", "Stage", "User", "Wire", "custody", "pipeline", "relay", "tickets"]

@@ -73,7 +73,11 @@ class Counterexample:
         """The action with its parameters and changes."""
         changed = [(c, v) for c, v in (self.after or {}).items() if v != self.before[c]]
         params = tuple((n, value(v)) for n, v in self.chosen.items())
-        return TraceStep(self.obligation.label, params, tuple((cell(*c), value(v)) for c, v in changed))
+        return TraceStep(
+            self.obligation.action or self.obligation.label,
+            params,
+            tuple((cell(*c), value(v)) for c, v in changed),
+        )
 
     def __str__(self) -> str:
         sizes = ", ".join(f"{len(names)} {sort}" for sort, names in self.domain.individuals.items())
@@ -273,7 +277,7 @@ class _Search:
 
 def _state_text(theory: Theory, domain: Domain, known: tuple[Cell, ...]) -> str:
     """Declarations of one state of this size, its invariants, and exact counters."""
-    key = tuple((sort, len(names)) for sort, names in domain.individuals.items()) if known else ()
+    key = (bool(known), *((sort, len(names)) for sort, names in domain.individuals.items()))
     texts = theory.texts
     if key not in texts:
         machine = theory.machine

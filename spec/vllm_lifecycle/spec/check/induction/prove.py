@@ -93,19 +93,14 @@ class Proof:
         return found
 
     def established(self) -> frozenset[str]:
-        """The largest set of claims that carry each other."""
+        """The largest set of claims that carry each other. What was not asked in this proof is taken for granted."""
         groups = self._by_claim()
         holding = {
             c for c, rs in groups.items() if c not in self.unfinished and all(r.status in GOOD for r in rs)
         }
-        while True:
-            # What was not asked in this proof is taken for granted, and said in the verdict.
-            leaning = {
-                c for c in holding if any(u in groups and u not in holding for u in self._leans_on(c, groups))
-            }
-            if not leaning:
-                return frozenset(holding)
+        while leaning := {c for c in holding if self._leans_on(c, groups) & (groups.keys() - holding)}:
             holding -= leaning
+        return frozenset(holding)
 
     def _leans_on(self, claim: str, groups: Mapping[str, list[Result]]) -> frozenset[str]:
         """The claims that the proofs of one leaned on, and the progress claims that its steps wait for."""
@@ -168,7 +163,9 @@ class Proof:
             return "; ".join(f"{r.obligation.label}: {r.note}" for r in unknown)
         if claim in self.unfinished:
             return "interrupted before all obligations were asked"
-        lost = sorted(u for u in self._leans_on(claim, groups) if u in groups and u not in holding)
+        lost = sorted(
+            u for u in self._leans_on(claim, groups) if u != claim and u in groups and u not in holding
+        )
         return f"its proof leans on {', '.join(lost)}, which is not established"
 
     def _assumptions(self, claim: str, groups: dict[str, list[Result]]) -> tuple[str, ...]:
@@ -257,13 +254,27 @@ def prove_property(
 
 def _run(prover: Prover, obligations: Sequence[Obligation], jobs: int, progress: Progress | None) -> Proof:
     began = time.perf_counter()
-    results: list[Result] = []
+    results: dict[str, Result] = {}
+    unfinished: frozenset[str] = frozenset()
     try:
         for result in discharge_all(prover, obligations, jobs, progress):
-            results.append(result)
+            results[result.obligation.name] = result
+        _lean_on_what_holds(prover, results, obligations)
     except KeyboardInterrupt:
-        pass
-    order = {o.name: i for i, o in enumerate(prover.theory.obligations)}
-    results.sort(key=lambda r: order[r.obligation.name])
-    unfinished = frozenset(o.claim for o in obligations) if len(results) < len(obligations) else frozenset()
-    return Proof(prover.theory, prover.seeds, tuple(results), time.perf_counter() - began, unfinished)
+        unfinished = frozenset(o.claim for o in obligations if o.name not in results)
+    ordered = tuple(results[o.name] for o in obligations if o.name in results)
+    return Proof(prover.theory, prover.seeds, ordered, time.perf_counter() - began, unfinished)
+
+
+def _lean_on_what_holds(
+    prover: Prover, results: dict[str, Result], obligations: Sequence[Obligation]
+) -> None:
+    """Ask again, without the claims that do not hold, what was proved by means of them."""
+    lost = {r.obligation.claim for r in results.values() if r.status not in GOOD}
+    while again := [o for o in obligations if o.claim not in lost and lost & set(results[o.name].uses)]:
+        for obligation in again:
+            result = prover.discharge(obligation, frozenset(lost))
+            if result.status is Answer.PROVED:
+                results[obligation.name] = result
+            else:
+                lost.add(obligation.claim)

@@ -83,14 +83,14 @@ class Prover:
         solver.run(self.theory.preamble)
         return solver
 
-    def discharge(self, obligation: Obligation) -> Result:
-        """The outcome of one obligation."""
+    def discharge(self, obligation: Obligation, without: frozenset[str] = frozenset()) -> Result:
+        """The outcome of one obligation; the claims `without` must not be used."""
         began = time.perf_counter()
         if obligation.frame:
             return Result(obligation, Answer.FRAME)
         if obligation.expect_model:
             return self._find_model(obligation, began)
-        asked = self.theory.ask(obligation)
+        asked = self.theory.ask(obligation, without)
         answers: list[str] = []
         core: tuple[str, ...] = ()
         retried = False
@@ -118,6 +118,9 @@ class Prover:
                 retried,
                 note="the seeds contradict each other",
             )
+        if without:
+            note = "not without claims that are not established"
+            return Result(obligation, Answer.UNKNOWN, seconds, uses, tuple(answers), retried, note=note)
         return self._explain(obligation, began, tuple(answers), retried)
 
     def _again(self, seed: int, asked: Question) -> tuple[str, tuple[str, ...]]:
@@ -156,7 +159,7 @@ def _ask(
     solver.run(f"(push)\n{asked.text}")
     told = False
     try:
-        if not set(first) <= {*asked.theory.switches, *asked.close}:
+        if not set(first) <= {*asked.shared, *asked.close}:
             solver.run(asked.more)
             told = True
         answer = _check(solver, first)

@@ -106,7 +106,7 @@ class Theory:
         return {f"a.{i}": a for i, a in enumerate(self.assumptions)}
 
     @cached_property
-    def texts(self) -> dict[tuple[tuple[str, int], ...], str]:
+    def texts(self) -> dict[tuple[object, ...], str]:
         """States of known sizes as text, kept for the next search of that size."""
         return {}
 
@@ -118,10 +118,10 @@ class Theory:
             lines.append(f"(declare-const {switch} Bool)(assert (=> {switch} {text(assumption.term)}))")
         return "\n".join(lines)
 
-    def ask(self, obligation: Obligation) -> Question:
-        """What to ask a solver that holds the preamble."""
+    def ask(self, obligation: Obligation, without: frozenset[str] = frozenset()) -> Question:
+        """What to ask a solver that holds the preamble; the claims `without` must not be used."""
         said = question(obligation.body.params, obligation.asserted)
-        return Question(self, obligation, said, frozenset(_STATE.findall(said)))
+        return Question(self, obligation, said, frozenset(_STATE.findall(said)), without)
 
     def beside(self, obligation: Obligation, near: Iterable[Count]) -> tuple[Assumption, ...]:
         """What exact counts say beside an obligation's parameters."""
@@ -141,6 +141,14 @@ class Question:
     obligation: Obligation
     said: str
     seen: frozenset[str]
+    without: frozenset[str] = frozenset()
+
+    @cached_property
+    def shared(self) -> dict[str, Assumption]:
+        """The assumptions of the theory that may be used."""
+        if self.obligation.initial:
+            return {}
+        return {s: a for s, a in self.theory.switches.items() if a.of not in self.without}
 
     @cached_property
     def close(self) -> dict[str, Assumption]:
@@ -156,19 +164,18 @@ class Question:
         if self.obligation.initial:
             return {}
         chosen = filter(wanted, counts.over_individuals(self.theory.machine))
-        return {f"{prefix}.{i}": a for i, a in enumerate(self.theory.beside(self.obligation, chosen))}
+        allowed = (a for a in self.theory.beside(self.obligation, chosen) if a.of not in self.without)
+        return {f"{prefix}.{i}": a for i, a in enumerate(allowed)}
 
     @cached_property
     def usable(self) -> dict[str, Assumption]:
         """Switch -> assumption for everything that may be used."""
-        return {} if self.obligation.initial else {**self.theory.switches, **self.close, **self.far}
+        return {**self.shared, **self.close, **self.far}
 
     @cached_property
     def first(self) -> tuple[str, ...]:
         """The switches of what is at hand."""
-        if self.obligation.initial:
-            return ()
-        return tuple(s for s, a in self.theory.switches.items() if a.reads <= self.seen) + tuple(self.close)
+        return tuple(s for s, a in self.shared.items() if a.reads <= self.seen) + tuple(self.close)
 
     @property
     def text(self) -> str:
