@@ -61,10 +61,10 @@ def load_class(target: str) -> type[Any]:
         raise Unusable(f"{target!r} names no class: write pkg.mod:Class")
     try:
         found = getattr(importlib.import_module(module), name)
-    except ImportError as error:
-        raise Unusable(f"cannot import {module}: {error}") from None
     except AttributeError:
         raise Unusable(f"{module} has no class {name}") from None
+    except Exception as error:
+        raise Unusable(f"cannot import {module}: {type(error).__name__}: {error}") from None
     if not inspect.isclass(found):
         raise Unusable(f"{target} is a {type(found).__name__}, not a class: name a scheduler class")
     missing = [

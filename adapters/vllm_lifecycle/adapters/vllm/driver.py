@@ -41,8 +41,8 @@ PATIENCE = 5.0
 _OURS = str(Path(__file__).parent)
 
 
-class Endless(Exception):
-    """A call did not return."""
+class Endless(BaseException):
+    """A call did not return.  No `Exception`, so that code under test does not swallow it."""
 
 
 class EngineDied(Exception):
@@ -130,7 +130,7 @@ class Driver:
         """Make the event happen.  Raises EngineDied when an exception leaves the scheduler."""
         try:
             self._apply(event)
-        except Exception as error:
+        except (Exception, Endless) as error:
             died = EngineDied(error)
             if not died.upstream and not isinstance(error, Endless):
                 raise

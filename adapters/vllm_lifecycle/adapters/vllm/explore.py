@@ -6,18 +6,24 @@ Runs a portfolio of scopes on one class, shrinks and deduplicates what falls, an
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .blame import call_site
-from .config import STOCK, Unusable, Workshop
+from .config import STOCK, Unusable, Workshop, load_class, vllm_version
 from .play import Failure
 from .portfolio import PORTFOLIO
 from .report import Finding, tell
 from .scope import Scope
 from .search import Coverage, Progress, Search
 from .shrink import shrink
+
+SEARCH_PART = 0.75
+"""Part of a scope's time that goes into searching; the rest is for making the findings small."""
+LEAST_SECONDS = 0.3
+"""A scope is searched at least this long, however little time there is."""
 
 
 @dataclass(frozen=True)
@@ -37,17 +43,22 @@ def explore(
     seconds: float = 240.0,
     progress: Progress | None = None,
 ) -> Exploration:
-    """Explore a class in several scopes; each gets its share of the seconds.
+    """Explore a class in several scopes; `seconds` are shared out by the scopes' `share`.
+
+    Searching and minimising count, importing vLLM does not (it takes 5 to 20 seconds, once).
 
     A scope whose configuration the class refuses is passed over and says so in the coverage; when all are refused,
-    Unusable is raised.
+    Unusable is raised.  On Ctrl-C what was found so far is returned, and the coverage says "interrupted".
     """
-    total = sum(s.share for s in scopes)
+    _warm_up(target, scopes)
+    end = time.monotonic() + seconds
     found: dict[tuple[str, str], Finding] = {}
     coverage: list[Coverage] = []
-    version = ""
     refused: list[Unusable] = []
-    for scope in scopes:
+    version = ""
+    for number, scope in enumerate(scopes):
+        left = sum(s.share for s in scopes[number:])
+        slice_end = time.monotonic() + max(end - time.monotonic(), 0.0) * scope.share / left
         try:
             shop = Workshop(target, scope)
             shop.scheduler()
@@ -57,22 +68,38 @@ def explore(
             continue
         version = shop.version
         search = Search(shop, seed, progress)
-        harvest = search.run(seconds * scope.share / total)
-        coverage.append(harvest.coverage)
-        for failure in sorted(harvest.failures.values(), key=lambda f: len(f.events)):
-            finding = conclude(shop, target, failure)
+        try:
+            search.run(max(LEAST_SECONDS, (slice_end - time.monotonic()) * SEARCH_PART))
+        except KeyboardInterrupt:
+            search.harvest.coverage.cut_by = "interrupted"
+            slice_end = end = time.monotonic()
+        coverage.append(search.harvest.coverage)
+        for failure in sorted(search.harvest.failures.values(), key=lambda f: len(f.events)):
+            finding = conclude(shop, target, failure, slice_end)
             known = found.get(finding.key)
             if known is None or _better(finding, known):
                 found[finding.key] = finding
+        if search.harvest.coverage.cut_by == "interrupted":
+            break
     if len(refused) == len(scopes):
         raise refused[0]
     order = sorted(found.values(), key=lambda f: (f.fault != "scheduler", f.claim, len(f.events)))
     return Exploration(target, version, tuple(order), tuple(coverage))
 
 
-def conclude(shop: Workshop, target: str, failure: Failure) -> Finding:
-    """Minimise one failure and tell it."""
-    small = shrink(shop, failure)
+def _warm_up(target: str, scopes: Sequence[Scope]) -> None:
+    """Import what is imported once; what the first scope's refusal means is decided later."""
+    vllm_version()
+    load_class(target)
+    try:
+        Workshop(target, scopes[0]).scheduler()
+    except Unusable:
+        return
+
+
+def conclude(shop: Workshop, target: str, failure: Failure, until: float = math.inf) -> Finding:
+    """Minimise one failure and tell it; after `until` (monotonic seconds) it is told as far as it got."""
+    small = shrink(shop, failure, until)
     return tell(shop, target, small, call_site(shop, small))
 
 

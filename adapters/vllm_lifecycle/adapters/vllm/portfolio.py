@@ -14,6 +14,7 @@ _BLOCK, _MOST, _ALL = Match("block", True), Match("most", True), Match("all", Tr
 _LOADS = (NO_MATCH, _BLOCK, _MOST)
 
 PORTFOLIO: tuple[Scope, ...] = (
+    Scope("alone", requests=1, adds=1, blocks=3, resets=True, events=99, share=0.5),
     Scope("queueing", requests=3, adds=3, blocks=4, prompts=(3, 6, 20), sharing=(True, False), resets=True),
     Scope(
         "pressure",

@@ -8,8 +8,10 @@ tried for removal first, and none is ever brought in: a failure that needs none 
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from .config import Workshop
 from .driver import Driver, EngineDied
@@ -18,31 +20,43 @@ from .play import Failure, Game, play_all
 from .scope import NO_MATCH
 
 
-def shrink(shop: Workshop, failure: Failure, attempts: int = 400) -> Failure:
-    """The smallest sequence found with the same failure, within that many replays."""
-    budget = [attempts]
+@dataclass
+class Budget:
+    """How much a minimisation may still cost."""
+
+    replays: int
+    until: float
+
+    def spend(self) -> bool:
+        """Take one replay; False when there is none left."""
+        self.replays -= 1
+        return self.replays >= 0 and time.monotonic() < self.until
+
+
+def shrink(shop: Workshop, failure: Failure, until: float = math.inf, replays: int = 400) -> Failure:
+    """The smallest sequence found with the same failure, within that many replays and before `until`."""
+    budget = Budget(replays, until)
     best = _check(shop, failure.events, failure, budget) or failure
     best = _without_breaches(shop, best, budget)
     changed = True
-    while changed and budget[0] > 0:
+    while changed:
         before = best.events
         best = _plainer(shop, _fewer(shop, best, budget), budget)
         changed = best.events != before
     return best
 
 
-def _check(shop: Workshop, events: tuple[Event, ...], wanted: Failure, budget: list[int]) -> Failure | None:
+def _check(shop: Workshop, events: tuple[Event, ...], wanted: Failure, budget: Budget) -> Failure | None:
     """The wanted failure when that sequence still shows it."""
-    if budget[0] <= 0:
+    if not budget.spend():
         return None
-    budget[0] -= 1
     for failure in play_all(shop, events):
         if failure.same == wanted.same:
             return failure if failure.breaches <= wanted.breaches else None
     return None
 
 
-def _fewer(shop: Workshop, best: Failure, budget: list[int]) -> Failure:
+def _fewer(shop: Workshop, best: Failure, budget: Budget) -> Failure:
     size = max(1, len(best.events) // 2)
     while size:
         at = 0
@@ -56,7 +70,7 @@ def _fewer(shop: Workshop, best: Failure, budget: list[int]) -> Failure:
     return best
 
 
-def _without_breaches(shop: Workshop, best: Failure, budget: list[int]) -> Failure:
+def _without_breaches(shop: Workshop, best: Failure, budget: Budget) -> Failure:
     if not best.breaches:
         return best
     game, kept = Game(Driver(shop), shop.judge), []
@@ -72,7 +86,7 @@ def _without_breaches(shop: Workshop, best: Failure, budget: list[int]) -> Failu
     return _check(shop, tuple(kept), best, budget) or best
 
 
-def _plainer(shop: Workshop, best: Failure, budget: list[int]) -> Failure:
+def _plainer(shop: Workshop, best: Failure, budget: Budget) -> Failure:
     for at, event in enumerate(best.events):
         for simple in _simpler(event):
             events = (*best.events[:at], simple, *best.events[at + 1 :])
