@@ -58,7 +58,7 @@ def machine(lifecycle: str) -> Machine:
     table = _table(lifecycle)
     return Machine(
         model=None,
-        states=type(table.initial),
+        states=list(table.states),
         initial=table.initial,
         transitions=list(transitions_of(table)),
         auto_transitions=False,
