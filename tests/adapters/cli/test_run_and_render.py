@@ -76,9 +76,9 @@ def test_ctrl_c_after_a_refutation_is_still_refuted() -> None:
 def test_text_shows_failures_with_their_reason_and_trace_and_each_assumption_once() -> None:
     report = Report("check", [Section("part", [GOOD, BAD, OPEN], 1.5), Section("other", [GOOD], 0.5)], 2.0)
     assert render.to_text(report, details=False, colour=False) == (
-        "outcome  checked  claims                                 time\n"
-        "refuted  part     1 refuted, 1 not established, 1 holds  1.5 s\n"
-        "holds    other    1 holds                                0.5 s\n"
+        "outcome  checked  claims                                 extent        time\n"
+        "refuted  part     1 refuted, 1 not established, 1 holds  1,234 states  1.5 s\n"
+        "holds    other    1 holds                                1,234 states  0.5 s\n"
         "\n"
         "refuted: c_is_d  [explicit, 2x2]\n"
         "    1. add_request(r=r0)\n"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from vllm_lifecycle.spec.check.coverage import VACUOUS, Run, across, judged, telling
-from vllm_lifecycle.spec.check.verdict import Outcome, Verdict
+from vllm_lifecycle.spec.check.coverage import Run, across, judged, telling
+from vllm_lifecycle.spec.check.verdict import VACUOUS, Outcome, Verdict
 from vllm_lifecycle.spec.lifecycles.system import SYSTEM
 
 CLAIM = "a_free_block_is_in_no_table"

@@ -154,7 +154,9 @@ def explore(
     max_states: Annotated[
         int | None, typer.Option(help="Stop after that many states: not established.")
     ] = None,
-    max_memory: Annotated[str | None, typer.Option(help="Stop at that much memory, as 500MB or 4GB.")] = None,
+    max_memory: Annotated[
+        str, typer.Option(help="Stop at that much memory, as 500MB: not established.")
+    ] = "4GB",
     liveness: Annotated[
         bool, typer.Option("--liveness", help="Check progress properties too (no symmetry).")
     ] = False,

