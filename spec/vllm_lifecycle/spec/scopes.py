@@ -83,7 +83,7 @@ def defaults(sizes: Mapping[str, int]) -> dict[str, int]:
 _STOPS = {"Status": (Status.FINISHED_STOPPED,)}
 LIFECYCLE = Scope(
     "lifecycle",
-    {"Request": 2, "Block": 2, "Step": 2, "Entry": 1},
+    {"Request": 3, "Block": 3, "Step": 1, "Entry": 1},
     {"handoff_stage": 0},
     _STOPS,
     ("core", "load", "load_failure", "send", "preemption"),
@@ -103,12 +103,17 @@ def _scope(name: str, sizes: str, features: str, modules: str, doc: str, **const
 SCOPES: tuple[Scope, ...] = (
     LIFECYCLE,
     _scope(
-        "sharing", "2x2x1x1", "core load load_failure send preemption window prefix sync_load reset", "prefix pool custody steps",
+        "sharing", "2x3x1x1", "core load load_failure send preemption window prefix sync_load reset", "prefix pool custody steps",
         "prefix hits, caching, eviction, partly failed loads, resets",
     ),
-    _scope("lost", "2x2x1x1", "core load send preemption loss", "custody steps", "transfers that are lost, and report after all"),
     _scope(
-        "handoff", "1x2x2x1", "core handoff load send preemption chunks", "handoff custody membership chunks hooks steps",
+        "everything", "2x2x1x1",
+        "core load load_failure send preemption window prefix handoff loss sync_load reset", "custody steps handoff prefix",
+        "all that can happen to a block", handoff_stage=1,
+    ),
+    _scope("lost", "2x2x2x1", "core load send preemption loss", "custody steps", "transfers that are lost, and report after all"),
+    _scope(
+        "handoff", "2x2x1x1", "core handoff load send preemption chunks", "handoff custody membership chunks hooks steps",
         "hand-off to a later stage, triggered or at the end", handoff_stage=1,
     ),
     _scope(
@@ -120,7 +125,7 @@ SCOPES: tuple[Scope, ...] = (
         "streaming sessions and their turns", max_num_seqs=1,
     ),
     _scope(
-        "tokens", "1x1x2x1", "core load preemption empty_output reset", "tokens epochs steps",
+        "tokens", "2x1x2x1", "core load preemption empty_output reset", "tokens epochs steps",
         "token counters with two steps in flight", max_tokens=5,
     ),
     _scope("encoder", "2x1x2x2", "core encoder preemption", "encoder steps", "the encoder cache", encoder_budget=1),
@@ -132,9 +137,9 @@ SCOPES: tuple[Scope, ...] = (
         "contract", "2x1x1x1", "core load send contract sleep load_failure reset sync_load", "sleep contract hooks custody",
         "breaches and mishaps, and the sleep of the engine",
     ),
-    _scope("pressure", "2x2x1x1", "core preemption", "pressure tokens", "preemption that gains nothing, or ends a pass"),
+    _scope("pressure", "2x2x2x1", "core preemption", "pressure tokens", "preemption that gains nothing, or ends a pass"),
     _scope(
-        "progress", "1x1x1x1", "core grammar load load_failure send preemption handoff chunks sleep contract",
+        "progress", "2x1x1x1", "core grammar load load_failure send preemption handoff chunks sleep contract",
         "custody steps handoff chunks sleep", "everything that must come to an end", handoff_stage=1,
     ),
     _scope(
