@@ -89,7 +89,8 @@ def test_text_shows_failures_with_their_reason_and_trace_and_each_assumption_onc
         "  unknown: time-out\n"
         "\n"
         "assumptions:\n"
-        "  weak fairness of step\n"
+        "  part, other:\n"
+        "    weak fairness of step\n"
         "\n"
         "check: refuted (2.0 s)"
     )

@@ -1,7 +1,7 @@
 """Reports, verdicts and traces as text and as JSON: the only place that lays them out.
 
 Text: one table row for each section, or for each claim with `details`; then everything that does not hold, each with its reason
-and trace; then the assumptions, once each; then one closing line with the outcome. JSON: the same report, nothing left out.
+and trace; then the assumptions of each section; then one closing line with the outcome. JSON: the same report, nothing left out.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def to_text(report: Report, *, details: bool, traces: bool = False, colour: bool
     blocks += [_evidence(v, v.trace) for v in held if traces and v.trace]
     blocks += [_evidence(v, ()) for v in held if details and not v.trace and _long(v)]
     blocks += [_uses(v) for v in verdicts if v.numbers.get("uses")]
-    assumptions = dict.fromkeys(a for v in verdicts for a in v.assumptions)
-    if assumptions:
-        blocks.append("\n".join(["assumptions:", *(f"  {a}" for a in assumptions)]))
+    assumed = _assumptions(report)
+    if assumed:
+        blocks.append("\n".join(["assumptions:", *_indented(assumed)]))
     blocks.append(f"{report.command}: {report.outcome.value} ({report.seconds:.1f} s)")
     return "\n\n".join(blocks)
 
@@ -145,6 +145,18 @@ def _extent(section: Section) -> str:
 
 def _numbers(numbers: Mapping[str, Any]) -> str:
     return ", ".join(f"{numbers[name]:,} {word}" for name, word in _SHOWN_NUMBERS.items() if name in numbers)
+
+
+def _assumptions(report: Report) -> list[str]:
+    """Each assumption below the sections that rest on it; those with the same assumptions share one heading."""
+    titles: dict[tuple[str, ...], list[str]] = {}
+    for section in report.sections:
+        assumed = tuple(dict.fromkeys(a for v in section.verdicts for a in v.assumptions))
+        if assumed:
+            titles.setdefault(assumed, []).append(section.title)
+    return [
+        line for assumed, where in titles.items() for line in (f"{', '.join(where)}:", *_indented(assumed))
+    ]
 
 
 def _failures(verdicts: Sequence[Verdict]) -> list[str]:

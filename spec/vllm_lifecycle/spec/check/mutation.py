@@ -73,7 +73,8 @@ def refute(mutant: Mutant, limits: Limits = LIMITS, *, others: bool = False) -> 
         )
     if others:
         numbers["also"] = _falling(broken, scope, mutant.breaks, replace(limits, max_depth=len(found.trace)))
-    return replace(answer, outcome=Outcome.HOLDS, reason="", numbers=numbers)
+    # The trace is a run of the specification with the defect: what a "holds" would assume does not matter to it.
+    return replace(answer, outcome=Outcome.HOLDS, assumptions=(), reason="", numbers=numbers)
 
 
 def refute_all(mutants: Sequence[Mutant], *, others: bool = False, jobs: int = 2) -> Iterator[Verdict]:
