@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vllm_lifecycle.spec.check.coverage import Run, across, judged, telling
+from vllm_lifecycle.spec.check.coverage import IN_PROJECTION, Run, across, judged, telling
 from vllm_lifecycle.spec.check.verdict import VACUOUS, Outcome, Verdict
 from vllm_lifecycle.spec.lifecycles.system import SYSTEM
 
@@ -21,7 +21,8 @@ CUT = verdict(CLAIM, Outcome.NOT_ESTABLISHED, "100 states reached", complete=Fal
 
 
 def outcome_of(claim: str, *runs: Run) -> Outcome:
-    return next(v.outcome for v in across(SYSTEM, runs) if v.claim == claim)
+    seen = [Run(r.scope, tuple(judged(SYSTEM, r.verdicts))) for r in runs]
+    return next(v.outcome for v in across(SYSTEM, seen) if v.claim == claim)
 
 
 def test_a_property_whose_case_was_not_found_is_not_established() -> None:
@@ -31,7 +32,7 @@ def test_a_property_whose_case_was_not_found_is_not_established() -> None:
 
 
 def test_a_run_is_silent_on_what_does_not_occur_in_it_but_not_on_what_was_cut_off() -> None:
-    assert list(telling(SYSTEM, [HELD, MISSED])) == []
+    assert list(telling(SYSTEM, list(judged(SYSTEM, [HELD, MISSED])))) == []
     assert list(telling(SYSTEM, [CUT, FOUND])) == [CUT, FOUND]
     missed_in_time = verdict(CASE, Outcome.NOT_ESTABLISHED, "100 states reached", complete=False)
     assert list(telling(SYSTEM, [CUT, missed_in_time])) == [CUT, missed_in_time]
@@ -51,3 +52,15 @@ def test_every_property_and_witness_is_answered_for() -> None:
     }
     gap = next(v for v in verdicts if v.claim == "a_final_status_is_final")
     assert "no scope" in gap.reason
+
+
+def test_what_falls_in_a_projection_is_not_refuted() -> None:
+    part = SYSTEM.project(SYSTEM.closure(("custody",)))
+    assert part.dropped_guards
+    [verdict_in_part] = judged(part, [FELL])
+    assert (verdict_in_part.outcome, verdict_in_part.reason) == (Outcome.NOT_ESTABLISHED, IN_PROJECTION)
+
+
+def test_progress_that_was_not_asked_is_no_gap() -> None:
+    claims = {v.claim for v in across(SYSTEM, [], progress=False)}
+    assert not claims & {p.name for p in SYSTEM.properties if p.kind == "progress"}

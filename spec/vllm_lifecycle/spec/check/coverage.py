@@ -14,32 +14,35 @@ from vllm_lifecycle.spec.check.verdict import VACUOUS, Outcome, Verdict
 from vllm_lifecycle.spec.lang.machine import Machine
 
 ENGINE = "all scopes"
+IN_PROJECTION = "falls in the projection, which has more behaviour than the whole"
 
 
 @dataclass(frozen=True)
 class Run:
-    """The verdicts on one scope, by all engines that looked at it."""
+    """The judged verdicts on one scope, by all engines that looked at it."""
 
     scope: str
     verdicts: tuple[Verdict, ...]
 
 
 def judged(machine: Machine, verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
-    """The verdicts of one run, where a property that holds without its case is not established."""
+    """The verdicts of one run: what holds without its case, or falls for want of guards, is not established."""
     cases = {w.of: w.name for w in machine.witnesses if w.of is not None}
     found = {v.claim for v in verdicts if v.outcome is Outcome.HOLDS}
     for verdict in verdicts:
         case = cases.get(verdict.claim)
         if verdict.outcome is Outcome.HOLDS and case is not None and case not in found:
             yield replace(verdict, outcome=Outcome.NOT_ESTABLISHED, reason=VACUOUS)
+        elif verdict.outcome is Outcome.REFUTED and machine.dropped_guards:
+            yield replace(verdict, outcome=Outcome.NOT_ESTABLISHED, reason=IN_PROJECTION)
         else:
             yield verdict
 
 
 def telling(machine: Machine, verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
-    """Of one complete run, what it says something about: no vacuous properties, no witnesses that belong to other scopes."""
+    """Of the judged verdicts of one run, what it says something about: no vacuous properties, no witnesses that belong to other scopes."""
     witnesses = {w.name for w in machine.witnesses}
-    for verdict in judged(machine, verdicts):
+    for verdict in verdicts:
         silent = verdict.reason == VACUOUS or (
             verdict.claim in witnesses and bool(verdict.numbers.get("complete"))
         )
@@ -47,13 +50,14 @@ def telling(machine: Machine, verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
             yield verdict
 
 
-def across(machine: Machine, runs: Sequence[Run]) -> Iterator[Verdict]:
-    """One verdict for each property and witness of the machine, over all runs."""
+def across(machine: Machine, runs: Sequence[Run], *, progress: bool = True) -> Iterator[Verdict]:
+    """One verdict for each property and witness of the machine, over all runs; `progress` false leaves progress out."""
     answers: dict[str, list[tuple[str, Verdict]]] = {}
     for run in runs:
-        for verdict in judged(machine, run.verdicts):
+        for verdict in run.verdicts:
             answers.setdefault(verdict.claim, []).append((run.scope, verdict))
-    for claim in (*(p.name for p in machine.properties), *(w.name for w in machine.witnesses)):
+    asked = [p.name for p in machine.properties if progress or p.kind != "progress"]
+    for claim in (*asked, *(w.name for w in machine.witnesses)):
         yield _together(claim, answers.get(claim, []))
 
 

@@ -349,9 +349,7 @@ def _verdict(search: Search, result: Exploration, name: str, target: Target | No
     if result.symmetry:
         numbers["unreduced_states"] = result.unreduced
     dropped = dict.fromkeys(action for action, _ in result.model.machine.dropped_guards)
-    assumptions = tuple(
-        f"guards of {action} that speak of left-out modules were dropped" for action in dropped
-    )
+    assumptions = (f"guards about left-out modules were dropped in {', '.join(dropped)}",) if dropped else ()
     wanted = target is not None and target.wanted
     trace: tuple[TraceStep, ...] = ()
     reason = ""
