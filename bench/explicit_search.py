@@ -137,10 +137,8 @@ def alone(
     name: str, machine: Machine, domain: Domain, symmetry: tuple[str, ...] = (), checked: bool = False
 ) -> Exploration:
     """The packed search alone."""
-    if checked:
-        found = explore(machine, domain, symmetry=symmetry)
-    else:
-        found = explore(machine, domain, [], [], symmetry=symmetry)
+    claims = (None, None) if checked else ((), ())
+    found = explore(machine, domain, *claims, symmetry=symmetry)
     rest = f"{found.unreduced} states unreduced" if symmetry else ""
     if checked:
         rest += f" {len(found.verdicts)} verdicts"

@@ -132,7 +132,7 @@ def test_a_machine_that_cannot_travel_is_proved_here(monkeypatch: pytest.MonkeyP
         raise pickle.PicklingError("no")
 
     monkeypatch.setattr(worker_pool, "FEW", 1)
-    monkeypatch.setattr(worker_pool.pickle, "dumps", refuse)
+    monkeypatch.setattr(pickle, "dumps", refuse)
     assert prove(tickets().seal(), jobs=2).outcome is Outcome.HOLDS
 
 

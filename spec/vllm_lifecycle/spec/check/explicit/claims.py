@@ -91,6 +91,11 @@ class Watch:
     def __bool__(self) -> bool:
         return bool(self._targets)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the planes of the last look."""
+        return self._network.planes.nbytes
+
     def look(self, words: list[Word]) -> list[tuple[str, int]]:
         """New finds as (name, index of the first state); the targets found are dropped."""
         count = len(words[0])

@@ -71,6 +71,11 @@ class Expander:
                 mask[number] = bits
             self._moves.append((source, target, left, right, mask))
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the planes of the last chunk."""
+        return self._network.planes.nbytes
+
     def expand(self, words: list[Word]) -> Batch:
         """All transitions from the given states."""
         count = len(words[0])

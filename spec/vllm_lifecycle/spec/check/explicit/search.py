@@ -262,6 +262,7 @@ class Search:
         limits = self.limits
         work = sum(w.nbytes for w in batch.words) + batch.row.nbytes + batch.source.nbytes
         wanted = 2 * work + self._state_bytes + self.table.bytes_after(len(batch.row))
+        wanted += self.model.expander.nbytes + self._states.nbytes + self._steps.nbytes
         wanted += 0 if self._recent is None else self._recent.nbytes
         if limits.max_bytes is not None and wanted > limits.max_bytes:
             raise _Cut(f"memory bound of {limits.max_bytes} bytes reached")
