@@ -40,7 +40,7 @@ def judged(machine: Machine, verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
 
 
 def telling(machine: Machine, verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
-    """Of the judged verdicts of one run, what it says something about: no vacuous properties, no witnesses that belong to other scopes."""
+    """Of the judged verdicts of one complete run, those that say something: not what does not occur in its scope."""
     witnesses = {w.name for w in machine.witnesses}
     for verdict in verdicts:
         silent = verdict.reason == VACUOUS or (
