@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import tempfile
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,8 +80,26 @@ def load_class(target: str) -> type[Any]:
 
 def fitting(function: Any, **values: Any) -> Any:
     """Call with those of the keyword arguments that the function takes (releases differ)."""
-    names = inspect.signature(function).parameters
+    names = _parameters(function)
     return function(**{k: v for k, v in values.items() if k in names})
+
+
+def _parameters(function: Any) -> set[str]:
+    """Names of the keyword arguments; a constructor that passes on `**kwargs` takes those of its base too."""
+    found: set[str] = set()
+    makers = [function, *(inspect.getmro(function)[1:] if inspect.isclass(function) else ())]
+    for maker in makers:
+        parameters = inspect.signature(maker).parameters.values()
+        found |= {p.name for p in parameters}
+        if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+            break
+    return found
+
+
+def _for_class(cls: type[Any], scope: Scope) -> Scope:
+    """The scope as the class needs it: an asynchronous scheduler runs one step ahead of its worker."""
+    base = importlib.import_module("vllm.v1.core.sched.async_scheduler").AsyncScheduler
+    return replace(scope, asynchronous=True, depth=2) if issubclass(cls, base) else scope
 
 
 class Workshop:
@@ -90,10 +109,14 @@ class Workshop:
         self.version = vllm_version()
         for name in ("vllm", "vllm.v1.core.sched.scheduler"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-        self.scope = scope
         self.cls = load_class(target)
+        self.scope = _for_class(self.cls, scope)
         self._sampling: dict[tuple[int, bool], Any] = {}
-        self.vllm_config = self._vllm_config()
+        try:
+            self.vllm_config = self._vllm_config()
+        except (ValueError, NotImplementedError) as error:
+            lines = [line.strip() for line in str(error).splitlines()]
+            raise Unusable(f"vLLM refuses the configuration: {' '.join(lines[:3])}") from None
         self.kv_cache_config = self._kv_cache_config()
         self.structured = self._structured_output()
         self.hasher = self._hasher()
@@ -105,6 +128,16 @@ class Workshop:
         self.draft_cls = outputs.DraftTokenIds
         self._answer_names = set(inspect.signature(self.answer_cls).parameters)
         self._report_names = set(inspect.signature(self.report_cls).parameters)
+
+    @cached_property
+    def offers(self) -> frozenset[str]:
+        """Optional features of the installed release: pause, sessions, failures by request."""
+        seams = {
+            "pause": hasattr(self.cls, "set_pause_state"),
+            "sessions": "resumable" in self._request_names,
+            "failed receives": "failed_recving" in self._report_names,
+        }
+        return frozenset(name for name, there in seams.items() if there)
 
     @cached_property
     def judge(self) -> Judge:
@@ -155,9 +188,14 @@ class Workshop:
             )
         if s.drafts:
             parts["speculative_config"] = c.SpeculativeConfig(
-                method="ngram", num_speculative_tokens=s.drafts, prompt_lookup_max=2, prompt_lookup_min=1
+                method="ngram_gpu" if s.asynchronous else "ngram",
+                num_speculative_tokens=s.drafts,
+                prompt_lookup_max=2,
+                prompt_lookup_min=1,
             )
-        return c.VllmConfig(**parts)
+        config = c.VllmConfig(**parts)
+        config.scheduler_config.async_scheduling = s.asynchronous  # the CPU platform switches it off
+        return config
 
     def _kv_cache_config(self) -> Any:
         i = importlib.import_module("vllm.v1.kv_cache_interface")

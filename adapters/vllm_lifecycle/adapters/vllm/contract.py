@@ -55,7 +55,7 @@ def judge(driver: Driver, event: Event) -> Judgement:
         case Reset():
             return _possible(driver.window)
         case Pause():
-            return _possible(driver.window and not truth.pause)
+            return _possible("pause" in driver.shop.offers and driver.window and not truth.pause)
         case Resume():
             return _possible(driver.window and bool(truth.pause))
         case Schedule():
@@ -78,6 +78,8 @@ def _possible(yes: bool) -> Judgement:
 
 def _add(driver: Driver, event: Add) -> Judgement:
     truth = driver.truth
+    if event.session and "sessions" not in driver.shop.offers:
+        return IMPOSSIBLE
     if not driver.window or truth.adds >= driver.scope.adds:
         return IMPOSSIBLE
     life = truth.lives.get(event.rid)
@@ -112,6 +114,8 @@ def _report(driver: Driver, event: Report) -> Judgement:
         return (
             LEGAL if driver.scope.groups == 1 else "a load failure of a hybrid model is reported by request"
         )
+    if event.kind == "receive failed" and "failed receives" not in driver.shop.offers:
+        return IMPOSSIBLE
     if truth.reportable(kind, rid):
         return LEGAL
     if event.kind == "receive failed" or rid in (

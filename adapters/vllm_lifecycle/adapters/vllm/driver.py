@@ -10,6 +10,7 @@ from __future__ import annotations
 import signal
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -227,9 +228,12 @@ class Driver:
     def _grammar(self, rid: str, ready: bool) -> None:
         life = self.truth.lives[rid]
         life.grammar = "ready" if ready else "failed"
-        life.request.structured_output_request.grammar = (
-            AnyGrammar() if ready else ValueError("no such grammar")
-        )
+        compiling: Future[AnyGrammar] = Future()
+        if ready:
+            compiling.set_result(AnyGrammar())
+        else:
+            compiling.set_exception(ValueError("no such grammar"))
+        life.request.structured_output_request.grammar = compiling
 
     def _report(self, event: Report) -> None:
         truth, rid, out = self.truth, event.rid, self.truth.outbox

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from .blame import call_site
 from .config import STOCK, Unusable, Workshop, load_class, vllm_version
+from .correspondence import MissingSeam
 from .play import Failure
 from .portfolio import PORTFOLIO
 from .report import Finding, tell
@@ -121,7 +122,11 @@ def main() -> int:
 
     began = time.monotonic()
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 240.0
-    result = explore(sys.argv[2] if len(sys.argv) > 2 else STOCK, seconds=seconds)
+    try:
+        result = explore(sys.argv[2] if len(sys.argv) > 2 else STOCK, seconds=seconds)
+    except (Unusable, MissingSeam) as why:
+        print(why, file=sys.stderr)
+        return 1
     for finding in result.findings:
         print(finding.text(), end="\n\n")
     for line in result.coverage:

@@ -131,10 +131,14 @@ class Search:
         self._told = 0.0
 
     def run(self, seconds: float, exhaustive_part: float = 0.5) -> Harvest:
-        """Explore for that long; the exhaustive search gets its part first, the walks get what is left."""
+        """Explore for that long; the exhaustive search gets its part first, the walks get what is left.
+
+        With the whole part, it is an exhaustive search only, and ends when there is nothing new.
+        """
         start = time.monotonic()
         self._breadth(start + seconds * exhaustive_part)
-        self._walks(start + seconds)
+        if exhaustive_part < 1.0:
+            self._walks(start + seconds)
         self.harvest.coverage.seconds = time.monotonic() - start
         return self.harvest
 
