@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.spec.check.induction.specs import custody, pipeline, relay, tickets
 
-from vllm_lifecycle.spec.check.induction import Answer, prove, prove_property
+from vllm_lifecycle.spec.check.induction import Answer, prove, prove_actions, prove_property
 from vllm_lifecycle.spec.check.induction import pool as worker_pool
 from vllm_lifecycle.spec.check.induction.prover import Prover
 from vllm_lifecycle.spec.check.induction.second import CLAIM, MISSING, second_opinion
@@ -173,3 +173,13 @@ def test_cvc5_is_missed_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cvc5", None)
     verdict = second_opinion(prove(relay().seal(), seeds=(0,)))
     assert (verdict.claim, verdict.outcome, verdict.reason) == (CLAIM, Outcome.NOT_ESTABLISHED, MISSING)
+
+
+def test_a_claim_that_falls_through_a_lemma_is_found_among_all_claims() -> None:
+    right, wrong = custody().seal(), custody(frees_shared=True).seal()
+    mixed = replace(right, actions=tuple(wrong.action(a.name) for a in right.actions), _index={})
+    failed = {r.obligation.name for r in prove_actions(mixed, ["leave"]).failures}
+    assert failed == {
+        "a_free_page_is_in_no_table / leave",
+        "a_page_is_freed_only_by_its_last_holder / leave",
+    }

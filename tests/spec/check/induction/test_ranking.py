@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -231,3 +232,12 @@ def test_ranks_are_refused_when_they_cannot_be_meant() -> None:
         Rankings(pipeline().seal()).claim("only_ready_jobs_wait", rank=lambda s, j: (), steps=lambda s, j: ())
     with pytest.raises(DefinitionError, match="not of sort Bool"):
         ranks.claim("a_ready_job_goes", rank=lambda s, j: (s.gate,), steps=lambda s, j: ())
+
+
+def test_a_variant_without_the_fairness_is_not_proved() -> None:
+    machine = pipeline().seal()
+    ranks = Rankings(machine)
+    ranks.claim(DONE, rank=one_job_rank, steps=one_job_steps)
+    unfair = tuple(replace(a, fairness=Fairness.NONE) if a.name == "start" else a for a in machine.actions)
+    proof = prove(replace(machine, actions=unfair, _index={}), seeds=(0,), rankings=ranks.all)
+    assert [r.obligation.label for r in proof.failures] == ["step 2 start is fair"]

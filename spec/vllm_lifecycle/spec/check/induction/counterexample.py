@@ -45,7 +45,7 @@ from vllm_lifecycle.spec.lang.sorts import BOOL, Sort, UninterpretedSort
 from vllm_lifecycle.spec.lang.text import cell, value
 
 LARGEST = 5
-SECONDS = 10.0
+SECONDS = 4.0
 
 
 @dataclass(frozen=True)

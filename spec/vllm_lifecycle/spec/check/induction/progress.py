@@ -14,7 +14,7 @@ from vllm_lifecycle.spec.check.induction.obligations import (
     of_action,
     per_action,
 )
-from vllm_lifecycle.spec.check.induction.ranking import Entry, Helpful, Ranking, SetEntry
+from vllm_lifecycle.spec.check.induction.ranking import Entry, Helpful, Ranking, SetEntry, is_fair_enough
 from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.machine import Action, Machine, Param
 
@@ -70,6 +70,7 @@ def obligations(machine: Machine, ranking: Ranking, earlier: tuple[Ranking, ...]
         for obligation in per_action(machine, name, "rank", t.reads(step.when), partial(stays, step)):
             yield _relabel(obligation, f"step {own} stays helpful")
         yield Obligation(name, "rank", f"step {own} helps", step.action, partial(helps, step))
+        yield at(f"step {own} is fair", partial(_fair, machine, ranking, step))
         for label, body in _enabled(machine, ranking, step, earlier).items():
             yield at(f"step {own} {label}", body)
 
@@ -145,6 +146,12 @@ def _lower(entries: tuple[_Change, ...]) -> t.Term:
     """The rank after a step is lower: equal up to some entry, which is lower."""
     ways = [t.conj(*(e.same for e in entries[:place]), entry.less) for place, entry in enumerate(entries)]
     return t.disj(*ways)
+
+
+def _fair(machine: Machine, ranking: Ranking, helpful: Helpful) -> Body:
+    """The fairness is that of this machine: a variant may have taken it away."""
+    goal = t.boolean(is_fair_enough(machine.action(helpful.action), helpful.after))
+    return Body(ranking.params, (ranking.pending,), goal)
 
 
 def _enabled(

@@ -2,9 +2,10 @@
 
 Proved means: `unsat` under every seed. A question is first asked with the assumptions that read nothing but what the
 obligation reads (a later seed: with those that the first one needed), then with all; `unsat` from fewer assumptions is
-as good. What the solver calls `sat` with all assumptions is a failure, shown as the smallest counterexample that the
-evaluator confirms. `unknown` is asked again in fresh sessions with other seeds and more time; what stays unknown, or where
-two seeds contradict each other, is not established.
+as good. What is not proved within a short time is a failure if there is a small counterexample that the evaluator
+confirms; if not, it is asked for as long as the time limit allows. `unknown` is asked again in fresh sessions with other
+seeds and more time; what stays unknown, what has no small counterexample, or where two seeds contradict each other, is
+not established.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from vllm_lifecycle.spec.check.induction.theory import Question, Theory
 
 SEEDS = (0, 1, 2)
 TIMEOUT_MS = 5000
+QUICK_MS = 700
 RETRY_SEEDS = (101, 102)
 
 
@@ -91,18 +93,26 @@ class Prover:
         if obligation.expect_model:
             return self._find_model(obligation, began)
         asked = self.theory.ask(obligation, without)
+        answer, core = self._quickly(asked)
+        if answer != "unsat" and not without:
+            found = smallest(self.theory, obligation)
+            if found is not None:
+                seconds = time.perf_counter() - began
+                return Result(obligation, Answer.FAILED, seconds, (), (answer,), counterexample=found)
         answers: list[str] = []
-        core: tuple[str, ...] = ()
         retried = False
-        for number, seed in enumerate(self.seeds):
-            first = asked.first if number == 0 or answers[0] != "unsat" else core
-            answer, used = _ask(self.session(seed), asked, first, shrink=self.minimal_cores and number == 0)
-            if answer == "unknown":
+        for seed in self.seeds:
+            if answer == "unsat" and seed == self.seeds[0]:
+                answers.append(answer)
+                continue
+            first = core if answers and answers[0] == "unsat" else asked.first
+            now, used = _ask(self.session(seed), asked, first)
+            if now == "unknown":
                 retried = True
-                answer, used = self._again(seed, asked)
-            answers.append(answer)
-            core = used if number == 0 else core
-            if answer == "sat":
+                now, used = self._again(seed, asked)
+            answers.append(now)
+            core = core or used
+            if now == "sat":
                 break
         uses = tuple(dict.fromkeys(asked.usable[s].of for s in core))
         seconds = time.perf_counter() - began
@@ -121,7 +131,19 @@ class Prover:
         if without:
             note = "not without claims that are not established"
             return Result(obligation, Answer.UNKNOWN, seconds, uses, tuple(answers), retried, note=note)
-        return self._explain(obligation, began, tuple(answers), retried)
+        note = "the solver answers unknown"
+        if "sat" in answers:
+            note = "the solver has a counterexample, but none with few individuals and exact counts"
+        return Result(obligation, Answer.UNKNOWN, seconds, (), tuple(answers), retried, note=note)
+
+    def _quickly(self, asked: Question) -> tuple[str, tuple[str, ...]]:
+        """The first seed's answer within a short time: what fails is better shown by a search for a small counterexample."""
+        solver = self.session(self.seeds[0])
+        solver.run(f"(set-option :timeout {min(QUICK_MS, self.timeout_ms)})")
+        try:
+            return _ask(solver, asked, asked.first, shrink=self.minimal_cores)
+        finally:
+            solver.run(f"(set-option :timeout {self.timeout_ms})")
 
     def _again(self, seed: int, asked: Question) -> tuple[str, tuple[str, ...]]:
         for other in RETRY_SEEDS:
@@ -129,19 +151,6 @@ class Prover:
             if answer != "unknown":
                 return answer, used
         return "unknown", ()
-
-    def _explain(
-        self, obligation: Obligation, began: float, answers: tuple[str, ...], retried: bool
-    ) -> Result:
-        found = smallest(self.theory, obligation)
-        seconds = time.perf_counter() - began
-        if found is not None:
-            return Result(obligation, Answer.FAILED, seconds, (), answers, retried, found)
-        if "sat" in answers:
-            note = "the solver has a counterexample, but none with few individuals and exact counts"
-        else:
-            note = "the solver answers unknown"
-        return Result(obligation, Answer.UNKNOWN, seconds, (), answers, retried, note=note)
 
     def _find_model(self, obligation: Obligation, began: float) -> Result:
         found = smallest(self.theory, obligation)

@@ -216,7 +216,7 @@ class Rankings:
         left = {p.name: Expr(p.var) for p in action.params if not p.is_set and p.name not in step.arguments}
         when = lift(step.when(**left) if callable(step.when) else step.when)
         needed = Fairness.STRONG if step.after else Fairness.WEAK
-        if action.fairness is Fairness.NONE or (step.after and action.fairness is not Fairness.STRONG):
+        if not is_fair_enough(action, step.after):
             raise DefinitionError(
                 f"{name}: {action.name} is not fair enough to help, it needs {needed.value} fairness"
             )
@@ -224,6 +224,11 @@ class Rankings:
             raise DefinitionError(f"{name}: {step.after} has no rank yet: give it one before it is used")
         given = tuple((f"the_{n}", lift(v)) for n, v in step.given.items())
         return Helpful(action.name, bound, when, tuple(sets), step.after, given)
+
+
+def is_fair_enough(action: Action, after: str | None) -> bool:
+    """Whether an action's fairness lets it help: strong fairness where it is only enabled again and again."""
+    return action.fairness is Fairness.STRONG or (after is None and action.fairness is Fairness.WEAK)
 
 
 def _entry(entry: Any) -> Entry:
