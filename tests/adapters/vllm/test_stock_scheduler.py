@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -52,9 +53,12 @@ DRAFTS = Scope("drafts", adds=9, drafts=2)
 CLASSES = Scope("classes", adds=9, requests=3, slots=3, blocks=6, policy="priority")
 
 
+ASYNC = "vllm.v1.core.sched.async_scheduler:AsyncScheduler"
+
+
 @cache
-def shop(scope: Scope) -> Workshop:
-    return Workshop(STOCK, scope)
+def shop(scope: Scope, target: str = STOCK) -> Workshop:
+    return Workshop(target, scope)
 
 
 def add(rid: str = "r0", prompt: int = 6, answer: int = 2, **more: Any) -> Add:
@@ -127,6 +131,38 @@ HEALTHY: dict[str, tuple[Scope, tuple[Event, ...]]] = {
 def test_nothing_is_reported_on(name: str) -> None:
     scope, events = HEALTHY[name]
     assert play_all(shop(scope), events) == []
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_nothing_is_reported_on_the_asynchronous_scheduler_for(name: str) -> None:
+    scope, events = HEALTHY[name]
+    assert play_all(shop(scope, ASYNC), events) == []
+
+
+ASKED: dict[str, tuple[Scope, tuple[Event, ...], str]] = {
+    "a lower class keeps its slot": (
+        Scope("order", adds=9, slots=1, policy="priority", policy_properties=True),
+        (add(answer=9, priority=1), S, A, add("r1"), S),
+        "a_request_of_a_higher_class_runs_before_a_lower_one",
+    ),
+    "a small request waits behind a large one": (
+        Scope("head", adds=9, requests=3, slots=3, blocks=5, policy_properties=True),
+        (add(prompt=10, answer=2, family=1), S, A, add("r1", 12, family=2), add("r2", 3, family=3), S),
+        "a_waiting_request_that_fits_is_not_held_up",
+    ),
+    "the connector hears of a request without blocks": (
+        Scope("hooks", adds=9, connector=True, policy_properties=True),
+        (add(), Abort("r0")),
+        "the_connector_hears_only_of_requests_that_had_blocks",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_design_question_is_raised_only_when_asked(name: str) -> None:
+    scope, events, claim = ASKED[name]
+    assert [f.claim for f in play_all(shop(scope), events)] == [claim]
+    assert play_all(shop(replace(scope, policy_properties=False)), events) == []
 
 
 DEFECTS: dict[str, tuple[Scope, tuple[Event, ...], str]] = {
