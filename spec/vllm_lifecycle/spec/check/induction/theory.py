@@ -105,6 +105,20 @@ class Theory:
         """Switch literal -> assumption."""
         return {f"a.{i}": a for i, a in enumerate(self.assumptions)}
 
+    def mask(self, names: Iterable[str]) -> int:
+        """A set of state variables as bits."""
+        bits = self._bits
+        return sum(bits[name] for name in set(names))
+
+    @cached_property
+    def _bits(self) -> dict[str, int]:
+        return {v.name: 1 << place for place, v in enumerate(self.machine.vars)}
+
+    @cached_property
+    def masks(self) -> dict[str, int]:
+        """What each assumption reads, by switch, as bits."""
+        return {s: self.mask(a.reads) for s, a in self.switches.items()}
+
     @cached_property
     def texts(self) -> dict[tuple[object, ...], str]:
         """States of known sizes as text, kept for the next search of that size."""
@@ -175,7 +189,9 @@ class Question:
     @cached_property
     def first(self) -> tuple[str, ...]:
         """The switches of what is at hand."""
-        return tuple(s for s, a in self.shared.items() if a.reads <= self.seen) + tuple(self.close)
+        unseen = ~self.theory.mask(self.seen)
+        masks = self.theory.masks
+        return tuple(s for s in self.shared if not masks[s] & unseen) + tuple(self.close)
 
     @property
     def text(self) -> str:
