@@ -90,70 +90,57 @@ LIFECYCLE = Scope(
     ("engine", "queue", "steps", "custody", "handoff"),
     "requests, blocks, transfers and steps in flight, coupled by custody",
 )
-"""The world that a scope written as sizes is made of, unless it says otherwise."""
+"""The world that a scope written as sizes is made of, unless it says otherwise: a projection, so what holds carries over."""
 
 
-def _scope(name: str, sizes: str, features: str, modules: str, doc: str, **constants: int) -> Scope:
-    numbers = dict(zip(AXES, map(int, sizes.split("x")), strict=True))
+def _exact(name: str, size: str, features: str, doc: str, **constants: int) -> Scope:
+    """A scope of the whole state with these features: what is found in it carries over. One normal end stands for all."""
+    chosen = tuple(features.split())
+    world = {
+        "kv_connector": int(bool({"load", "send"} & {*chosen})),
+        "handoff_stage": int("handoff" in chosen),
+        **constants,
+    }
     return Scope(
-        name, numbers, {"handoff_stage": 0, **constants}, _STOPS, tuple(features.split()), ("engine", "queue", *modules.split()), doc
+        name, dict(zip(AXES, map(int, size.split("x")), strict=True)), world, _STOPS, chosen, doc=doc
     )
 
 
+_EVERY_FEATURE = (
+    "core chunks contract empty_output encoder grammar handoff load load_failure loss prefix preemption refusal reset send "
+    "sessions sleep sync_load window"
+)
+_PROGRESS = (
+    _exact("progress of loads", "2x1x1x1", "core load load_failure send grammar", "loads, none of them lost"),
+    _exact(
+        "progress of hand-offs", "2x1x1x1", "core handoff preemption grammar", "hand-offs, none of them lost"
+    ),
+    _exact("progress of chunks", "2x1x1x1", "core chunks", "chunks that come or are given up"),
+)
 SCOPES: tuple[Scope, ...] = (
     LIFECYCLE,
-    _scope(
-        "sharing", "2x3x1x1", "core load load_failure send preemption window prefix sync_load reset", "prefix pool custody steps",
-        "prefix hits, caching, eviction, partly failed loads, resets",
+    _exact("queues", "3x3x1x1", "core", "three requests admitted, computed and stopped, in their order"),
+    _exact(
+        "pressure", "2x3x1x1", "core preemption", "two requests of two blocks in a pool of three", max_want=2, pool_blocks=3
     ),
-    _scope(
-        "everything", "2x2x1x1",
-        "core load load_failure send preemption window prefix handoff loss sync_load reset", "custody steps handoff prefix",
-        "all that can happen to a block", handoff_stage=1,
-    ),
-    _scope("lost", "2x2x2x1", "core load send preemption loss", "custody steps", "transfers that are lost, and report after all"),
-    _scope(
-        "handoff", "2x2x1x1", "core handoff load send preemption chunks", "handoff custody membership chunks hooks steps",
-        "hand-off to a later stage, triggered or at the end", handoff_stage=1,
-    ),
-    _scope(
-        "queues", "3x1x1x1", "core grammar load preemption chunks refusal", "membership order chunks slots",
-        "queues, their order, slots, waits of every kind", max_num_seqs=2,
-    ),
-    _scope(
-        "sessions", "2x1x1x1", "core sessions preemption empty_output", "sessions membership tokens slots",
-        "streaming sessions and their turns", max_num_seqs=1,
-    ),
-    _scope(
-        "tokens", "2x1x2x1", "core load preemption empty_output reset", "tokens epochs steps",
-        "token counters with two steps in flight", max_tokens=5,
-    ),
-    _scope("encoder", "2x1x2x2", "core encoder preemption", "encoder steps", "the encoder cache", encoder_budget=1),
-    _scope(
-        "admission", "3x2x1x1", "core load load_failure send preemption", "admission", "shares of the pool, in numbers",
-        pool_blocks=3, max_want=2,
-    ),
-    _scope(
-        "contract", "2x1x1x1", "core load send contract sleep load_failure reset sync_load", "sleep contract hooks custody",
-        "breaches and mishaps, and the sleep of the engine",
-    ),
-    _scope("pressure", "2x2x2x1", "core preemption", "pressure tokens", "preemption that gains nothing, or ends a pass"),
-    _scope(
-        "progress", "2x1x1x1", "core grammar load load_failure send preemption handoff chunks sleep contract",
-        "custody steps handoff chunks sleep", "everything that must come to an end", handoff_stage=1,
-    ),
-    _scope(
-        "progress of loads", "2x2x1x1", "core load send", "admission custody", "loads that must not block one another",
-        pool_blocks=2, max_want=2,
-    ),
+    _exact("sharing", "2x3x1x1", "core prefix window sync_load preemption", "blocks shared by prefix hits"),
+    _exact("loads", "2x2x1x1", "core load load_failure send preemption", "transfers both ways, and failures"),
+    _exact("refusals", "2x2x1x1", "core refusal load", "requests larger than the pool", max_want=3, pool_blocks=2),
+    _exact("handoffs", "2x2x2x1", "core handoff send", "hand-off to a later stage, while running and at the end"),
+    _exact("chunks", "2x2x1x1", "core chunks handoff", "requests that wait for chunks of an earlier stage"),
+    _exact("sessions", "2x1x2x1", "core sessions grammar empty_output", "streaming sessions, structured output"),
+    _exact("steps", "1x2x3x1", "core preemption empty_output reset", "three steps in flight, drafts", max_tokens=3),
+    _exact("encoder", "2x1x1x2", "core encoder preemption", "two entries, room for one", encoder_budget=1),
+    _exact("everything", "1x1x1x1", _EVERY_FEATURE, "every feature at once, at the smallest size"),
+    *_PROGRESS,
 )  # fmt: skip
 """The named scopes."""
 
-LIVELY = ("progress", "progress of loads")
-"""Where progress is checked when no scope is named."""
+LIVELY = tuple(s.name for s in _PROGRESS)
+"""Where progress is checked when no scope is named: without lost transfers, which refute it."""
 
 DEFAULT = tuple(s.name for s in SCOPES if s.name not in LIVELY)
-"""What is explored when no scope is named."""
+"""What is explored when no scope is named: together they show every property and witness."""
 
 
 def parse(text: str, base: Scope | None = None) -> Scope:

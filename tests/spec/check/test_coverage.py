@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from vllm_lifecycle.spec.check.coverage import IN_PROJECTION, Run, across, judged, telling
+from vllm_lifecycle.spec.check.coverage import (
+    FOUND_IN_PROJECTION,
+    HOLDS_IN_PROJECTION,
+    IN_PROJECTION,
+    Run,
+    across,
+    judged,
+    telling,
+)
 from vllm_lifecycle.spec.check.verdict import VACUOUS, Outcome, Verdict
 from vllm_lifecycle.spec.lifecycles.system import SYSTEM
 
@@ -54,11 +62,19 @@ def test_every_property_and_witness_is_answered_for() -> None:
     assert "no scope" in gap.reason
 
 
-def test_what_falls_in_a_projection_is_not_refuted() -> None:
+def test_what_a_projection_cannot_say_is_not_established() -> None:
     part = SYSTEM.project(SYSTEM.closure(("custody",)))
     assert part.dropped_guards
-    [verdict_in_part] = judged(part, [FELL])
-    assert (verdict_in_part.outcome, verdict_in_part.reason) == (Outcome.NOT_ESTABLISHED, IN_PROJECTION)
+    other = "a_block_that_is_not_free_has_a_holder"
+    progress = "a_transfer_is_eventually_over"
+    seen = [HELD, FOUND, verdict(other, Outcome.REFUTED), verdict(progress, Outcome.HOLDS)]
+    seen.append(verdict(f"can_reach_the_case_of_{progress}", Outcome.HOLDS))
+    answers = {v.claim: (v.outcome, v.reason) for v in judged(part, seen)}
+    assert answers[CLAIM] == (Outcome.HOLDS, "")
+    assert answers[CASE] == (Outcome.NOT_ESTABLISHED, FOUND_IN_PROJECTION)
+    assert answers[other] == (Outcome.NOT_ESTABLISHED, IN_PROJECTION)
+    assert answers[progress] == (Outcome.NOT_ESTABLISHED, HOLDS_IN_PROJECTION)
+    assert [v.claim for v in telling(part, list(judged(part, seen)))] == [CLAIM, other]
 
 
 def test_progress_that_was_not_asked_is_no_gap() -> None:

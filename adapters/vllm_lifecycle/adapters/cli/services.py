@@ -164,7 +164,7 @@ def _explore(
     runs: list[Run] | None,
     progress: Progress,
 ) -> Iterator[Verdict]:
-    """One scope: all its verdicts, or with `runs` those that it says something about, the rest kept for the coverage."""
+    """The verdicts that one scope has to give; what it says nothing of is noted, or with `runs` left to the coverage."""
     from vllm_lifecycle.spec.check.explicit import search
 
     found = search.explore(
@@ -181,11 +181,14 @@ def _explore(
 
         verdicts += check_progress(part, scope.domain, exploration=found, scope=str(scope))
     judged = tuple(coverage.judged(part, verdicts))
-    if runs is None:
-        yield from judged
-    else:
+    told = tuple(coverage.telling(part, judged))
+    if runs is not None:
         runs.append(Run(scope.name, judged))
-        yield from coverage.telling(part, judged)
+        yield from told
+        return
+    silent = [v.claim for v in judged if v not in told]
+    note = f"nothing is said of {len(silent)} claims, which need another scope: {', '.join(silent)}"
+    yield from (replace(v, assumptions=(*v.assumptions, note)) if silent else v for v in told)
 
 
 def mutants(names: tuple[str, ...]) -> list[Stage]:

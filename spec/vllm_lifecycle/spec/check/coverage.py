@@ -14,7 +14,13 @@ from vllm_lifecycle.spec.check.verdict import VACUOUS, Outcome, Verdict
 from vllm_lifecycle.spec.lang.machine import Machine
 
 ENGINE = "all scopes"
-IN_PROJECTION = "falls in the projection, which has more behaviour than the whole"
+IN_PROJECTION = "falls in the projection only, which has more behaviour than the whole"
+FOUND_IN_PROJECTION = "found in the projection only, which has more behaviour than the whole"
+HOLDS_IN_PROJECTION = (
+    "holds in the projection only, where fair actions are enabled more often than in the whole"
+)
+SILENT = frozenset({VACUOUS, FOUND_IN_PROJECTION, HOLDS_IN_PROJECTION})
+"""Reasons why a run says nothing about a claim."""
 
 
 @dataclass(frozen=True)
@@ -26,27 +32,41 @@ class Run:
 
 
 def judged(machine: Machine, verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
-    """The verdicts of one run: what holds without its case, or falls for want of guards, is not established."""
+    """The verdicts of one run, less what it cannot say.
+
+    A property that holds without its case is not established. In a projection (guards were dropped) what falls may be kept
+    by the whole, an example may not exist in the whole, and progress leans on fairness that the whole does not give.
+    """
     cases = {w.of: w.name for w in machine.witnesses if w.of is not None}
     found = {v.claim for v in verdicts if v.outcome is Outcome.HOLDS}
     for verdict in verdicts:
-        case = cases.get(verdict.claim)
-        if verdict.outcome is Outcome.HOLDS and case is not None and case not in found:
-            yield replace(verdict, outcome=Outcome.NOT_ESTABLISHED, reason=VACUOUS)
-        elif verdict.outcome is Outcome.REFUTED and machine.dropped_guards:
-            yield replace(verdict, outcome=Outcome.NOT_ESTABLISHED, reason=IN_PROJECTION)
-        else:
-            yield verdict
+        reason = ""
+        if verdict.outcome is Outcome.HOLDS and cases.get(verdict.claim, verdict.claim) not in found:
+            reason = VACUOUS
+        elif machine.dropped_guards:
+            reason = _unfounded(machine, verdict)
+        yield replace(verdict, outcome=Outcome.NOT_ESTABLISHED, reason=reason) if reason else verdict
+
+
+def _unfounded(machine: Machine, verdict: Verdict) -> str:
+    """Why the verdict on a projection does not carry over to the whole; empty when it does."""
+    if verdict.outcome is Outcome.REFUTED:
+        return IN_PROJECTION
+    if verdict.outcome is Outcome.HOLDS and verdict.claim in {w.name for w in machine.witnesses}:
+        return FOUND_IN_PROJECTION
+    if verdict.outcome is Outcome.HOLDS and verdict.claim in {
+        p.name for p in machine.properties if p.kind == "progress"
+    }:
+        return HOLDS_IN_PROJECTION
+    return ""
 
 
 def telling(machine: Machine, verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
-    """Of the judged verdicts of one complete run, those that say something: not what does not occur in its scope."""
+    """Of the judged verdicts of one run, those that say something: not what a complete search did not come across."""
     witnesses = {w.name for w in machine.witnesses}
     for verdict in verdicts:
-        silent = verdict.reason == VACUOUS or (
-            verdict.claim in witnesses and bool(verdict.numbers.get("complete"))
-        )
-        if verdict.outcome is not Outcome.NOT_ESTABLISHED or not silent:
+        missed = verdict.claim in witnesses and bool(verdict.numbers.get("complete"))
+        if verdict.outcome is not Outcome.NOT_ESTABLISHED or not (missed or verdict.reason in SILENT):
             yield verdict
 
 
