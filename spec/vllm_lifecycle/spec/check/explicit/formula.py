@@ -25,6 +25,8 @@ class Formulas:
         self.kind: list[bool] = [OR, AND]
         self.literals: list[tuple[Literal, ...]] = [(), ()]
         self.parts: list[tuple[int, ...]] = [(), ()]
+        self.support: list[int] = [0, 0]
+        """The cells that a node mentions, as bits of a number."""
         self._index: dict[tuple[bool, tuple[Literal, ...], tuple[int, ...]], int] = {
             (OR, (), ()): FALSE,
             (AND, (), ()): TRUE,
@@ -39,6 +41,12 @@ class Formulas:
             self.kind.append(kind)
             self.literals.append(literals)
             self.parts.append(parts)
+            support = 0
+            for cell, _ in literals:
+                support |= 1 << cell
+            for part in parts:
+                support |= self.support[part]
+            self.support.append(support)
         return found
 
     def literal(self, cell: int, mask: int) -> int:
@@ -115,9 +123,13 @@ class Formulas:
 
     def assume(self, node: int, known: Mapping[int, int], memo: dict[int, int] | None = None) -> int:
         """The formula simplified where each cell of `known` has one of its values; equal to it wherever that is true."""
-        if memo is None:
-            memo = {}
-        if node <= TRUE or not known:
+        cells = 0
+        for cell in known:
+            cells |= 1 << cell
+        return self._assume(node, known, cells, {} if memo is None else memo)
+
+    def _assume(self, node: int, known: Mapping[int, int], cells: int, memo: dict[int, int]) -> int:
+        if not self.support[node] & cells:
             return node
         found = memo.get(node)
         if found is not None:
@@ -126,19 +138,13 @@ class Formulas:
         changed = False
         for cell, mask in self.literals[node]:
             given = known.get(cell)
-            if given is None:
+            if given is None or (given & mask and given & ~mask):
                 members.append(self.literal(cell, mask))
-                continue
-            if not given & mask:
-                changed = True
-                members.append(FALSE)
-            elif not given & ~mask:
-                changed = True
-                members.append(TRUE)
             else:
-                members.append(self.literal(cell, mask))
+                changed = True
+                members.append(TRUE if given & mask else FALSE)
         for part in self.parts[node]:
-            simpler = self.assume(part, known, memo)
+            simpler = self._assume(part, known, cells, memo)
             changed = changed or simpler != part
             members.append(simpler)
         result = node
@@ -183,11 +189,12 @@ class Formulas:
         """The number of literals, repetitions counted."""
         return len(self.literals[node]) + sum(self.size(p) for p in self.parts[node])
 
-    def cells(self, node: int, into: set[int]) -> None:
-        """Add the cells that the formula mentions."""
-        into.update(c for c, _ in self.literals[node])
-        for part in self.parts[node]:
-            self.cells(part, into)
+    def cells(self, *nodes: int) -> set[int]:
+        """The cells that the formulas mention."""
+        support = 0
+        for node in nodes:
+            support |= self.support[node]
+        return {cell for cell in range(support.bit_length()) if support >> cell & 1}
 
 
 class Transfer:

@@ -89,9 +89,7 @@ class RowBuilder:
                 (self.layout.ground.values[change.cell].index(v), f.assume(self.transfer(n), known, memo))
                 for v, n in change.cases.items()
             ]
-            cells: set[int] = set()
-            for _, node in cases:
-                f.cells(node, cells)
+            cells = f.cells(*(node for _, node in cases))
             (open_ if cells & free else fixed).append((change.cell, cases))
         base = _Effect(self.all)
         for cell, cases in fixed:

@@ -44,9 +44,5 @@ def possible_values(
 
 
 def _reads(formulas: Formulas, instance: Instance) -> set[int]:
-    cells: set[int] = set()
-    formulas.cells(instance.guard, cells)
-    for change in instance.changes:
-        for condition in change.cases.values():
-            formulas.cells(condition, cells)
-    return cells
+    conditions = (node for change in instance.changes for node in change.cases.values())
+    return formulas.cells(instance.guard, *conditions)
