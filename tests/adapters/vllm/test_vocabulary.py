@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import random
 from collections.abc import Hashable, Iterator
 from itertools import product
@@ -18,7 +17,6 @@ from vllm_lifecycle.adapters.vllm.correspondence import TABLE, MissingSeam, read
 from vllm_lifecycle.adapters.vllm.events import Abort, Add, Answer, Report, Schedule, describe, party
 from vllm_lifecycle.adapters.vllm.portfolio import PORTFOLIO
 from vllm_lifecycle.adapters.vllm.questions import POLICY
-from vllm_lifecycle.adapters.vllm.report import Finding, read_json
 from vllm_lifecycle.adapters.vllm.scope import Match, Scope
 from vllm_lifecycle.adapters.vllm.verdicts import GOES_ON, LEAK, QUESTIONS, STUCK, SURVIVAL, SURVIVES, Judge
 from vllm_lifecycle.spec.lang.evaluate import Context, Domain, assignments, evaluate
@@ -143,24 +141,6 @@ def test_events_say_what_they_are_and_whose() -> None:
         "connector",
         "client",
     ]
-
-
-def test_a_finding_survives_its_json_form() -> None:
-    scope = Scope("s", matches=(Match("most", True),), connector=True)
-    events = (
-        Add("r0", 6, 2, match=Match("most", True)),
-        Schedule(),
-        Report("received", "r0"),
-        Answer(stop="r0"),
-    )
-    finding = Finding("c", "m", "f:1 g", "scheduler", "", "pkg:Class", "0.0", scope, events, ())
-    assert read_json(json.dumps(finding.to_json())) == ("pkg:Class", "c", scope, events)
-
-
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"target": 1, "property": 2, "scope": {}, "events": []}'])
-def test_what_is_no_finding_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match="not a saved finding"):
-        read_json(text)
 
 
 def test_scopes_have_different_names() -> None:

@@ -71,6 +71,21 @@ def check(
     seed: Annotated[
         int | None, typer.Option(help="TARGET only: seed of the random part (default 0).")
     ] = None,
+    save: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="TARGET only: write each finding as a pytest and as JSON."),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="TARGET only: fail only on findings that are not in FILE."),
+    ] = None,
+    update_baseline: Annotated[
+        bool, typer.Option("--update-baseline", help="TARGET only: add what is found to the baseline.")
+    ] = False,
+    expect: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="TARGET only: findings of FILE are known; say which did not show."),
+    ] = None,
     seeds: SeedsOption = 1,
     timeout: TimeoutOption = 30.0,
     details: DetailsOption = False,
@@ -90,20 +105,61 @@ def check(
       vllm-lifecycle check --scope 2x2 --details
       vllm-lifecycle check vllm --seconds 120
       vllm-lifecycle check my.pkg:MyScheduler --contract hostile --format json
+      vllm-lifecycle check my.pkg:MyScheduler --save findings --baseline known.json
     """
-    from vllm_lifecycle.adapters.cli import services, targets
+    from vllm_lifecycle.adapters.cli import findings, services, targets
 
     if target is None:
-        targets.reject_target_options(contract=contract, seconds=seconds, seed=seed)
+        targets.reject_target_options(
+            contract=contract,
+            seconds=seconds,
+            seed=seed,
+            save=save,
+            baseline=baseline,
+            update_baseline=update_baseline or None,
+            expect=expect,
+        )
         stages = services.check_everything(
             tuple(scope or ()), services.ProofOptions(seeds=seeds, timeout=timeout)
         )
     else:
         options = targets.TargetOptions(
-            target, tuple(scope or ()), contract or "legal", 60.0 if seconds is None else seconds, seed or 0
+            target,
+            tuple(scope or ()),
+            contract or "legal",
+            60.0 if seconds is None else seconds,
+            seed or 0,
+            findings.Keeping(save, baseline, update_baseline, expect),
         )
         stages = targets.check_target(options)
     finish("check" if target is None else f"check {target}", stages, form, details=details)
+
+
+@app.command()
+def replay(
+    file: Annotated[str, typer.Argument(help="A finding that `check TARGET --save DIR` wrote (the .json).")],
+    on: Annotated[
+        str | None, typer.Option(metavar="RELEASE", help="In the environment of vllm==X or vllm-omni==X.")
+    ] = None,
+    form: FormatOption = Format.text,
+) -> None:
+    """Play a saved finding again, here or on another release.
+
+    Prints the sequence, what each call changed, and whether the property falls. Another release runs in its own
+    environment, which `scripts/vllm-env` makes in .venvs (VLLM_LIFECYCLE_ENVS names another folder).
+
+    \b
+    Examples
+      vllm-lifecycle replay findings/a_finding.json
+      vllm-lifecycle replay findings/a_finding.json --on vllm==0.13.0
+    """
+    from vllm_lifecycle.adapters.cli import replay as saved
+
+    if on is not None:
+        code = saved.elsewhere(file, on, ["--format", form.value])
+        if code is not None:
+            raise typer.Exit(code)
+    finish(f"replay {file}", saved.replay(file), form, details=False, traces=True)
 
 
 @app.command()

@@ -6,21 +6,20 @@ is one line.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from vllm_lifecycle.adapters.cli.errors import UsageProblem, unknown
+from vllm_lifecycle.adapters.cli.findings import Keeping, Kept, prepare, verdicts
 from vllm_lifecycle.adapters.cli.report import Progress, Stage
 from vllm_lifecycle.adapters.cli.services import positive
-from vllm_lifecycle.spec.check.verdict import Outcome, TraceStep, Verdict
+from vllm_lifecycle.spec.check.verdict import Verdict
 
 if TYPE_CHECKING:
     from vllm_lifecycle.adapters.vllm.scope import Scope
 
 CONTRACTS = ("legal", "hostile")
-EXPLORER = "explorer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +31,7 @@ class TargetOptions:
     contract: str = "legal"
     seconds: float = 60.0
     seed: int = 0
+    keeping: Keeping = field(default_factory=Keeping)
 
 
 def check_target(options: TargetOptions) -> list[Stage]:
@@ -43,9 +43,10 @@ def check_target(options: TargetOptions) -> list[Stage]:
         raise UsageProblem(
             f"{options.target!r} names no class: write pkg.mod:Class, or vllm for its own Scheduler"
         )
-    sys.path.insert(0, "")  # as `python -m` does: the class may lie in the current folder
-    from vllm_lifecycle.adapters.vllm import config
+    from vllm_lifecycle.adapters.vllm.config import STOCK
     from vllm_lifecycle.adapters.vllm.portfolio import PORTFOLIO
+    from vllm_lifecycle.adapters.vllm.target import Unusable, find_modules
+    from vllm_lifecycle.adapters.vllm.target import check_target as usable
 
     on_offer = {s.name: s for s in PORTFOLIO if s.level == options.contract}
     for name in options.scopes:
@@ -53,19 +54,20 @@ def check_target(options: TargetOptions) -> list[Stage]:
             raise unknown(
                 "scope", name, on_offer, f"with contract {options.contract} choose from {', '.join(on_offer)}"
             )
-    target = config.STOCK if options.target == "vllm" else options.target
+    kept = prepare(options.keeping)
+    target = STOCK if options.target == "vllm" else options.target
+    find_modules()
     try:
-        version = config.vllm_version()
-        config.load_class(target)
-    except config.Unusable as why:
+        version = usable(target)
+    except Unusable as why:
         raise UsageProblem(str(why)) from None
     scopes = [on_offer[name] for name in options.scopes or on_offer]
     title = f"exploration of {target} on vLLM {version}, {options.contract} contract"
-    return [Stage(title, lambda progress: _explore_target(target, scopes, options, progress))]
+    return [Stage(title, lambda progress: _explore_target(target, scopes, options, kept, progress))]
 
 
 def _explore_target(
-    target: str, scopes: Sequence[Scope], options: TargetOptions, progress: Progress
+    target: str, scopes: Sequence[Scope], options: TargetOptions, kept: Kept, progress: Progress
 ) -> Iterator[Verdict]:
     from vllm_lifecycle.adapters.vllm import correspondence, explore
     from vllm_lifecycle.adapters.vllm.config import Unusable
@@ -74,35 +76,7 @@ def _explore_target(
         found = explore.explore(target, scopes, options.seed, options.seconds, progress)
     except (Unusable, correspondence.MissingSeam) as why:
         raise UsageProblem(str(why)) from None
-    for finding in found.findings:
-        steps = tuple(TraceStep(s.call, (), tuple((c, "") for c in s.changes)) for s in finding.steps)
-        at = f" at {finding.site}" if finding.site else ""
-        yield Verdict(
-            finding.claim,
-            Outcome.REFUTED,
-            EXPLORER,
-            finding.scope.name,
-            reason=f"{finding.message}{at}; fault: {finding.fault}{f' ({finding.breach})' if finding.breach else ''}",
-            trace=steps,
-            numbers={
-                "length": len(steps),
-                "fault": finding.fault,
-                "site": finding.site,
-                "vllm": found.version,
-            },
-        )
-    fallen = {f.scope.name for f in found.findings}
-    for part in found.coverage:
-        if part.scope not in fallen:
-            outcome = Outcome.HOLDS if part.complete else Outcome.NOT_ESTABLISHED
-            reason = "" if part.complete else f"cut off by {part.cut_by or 'time'}; nothing fell until then"
-            numbers = {
-                "states": part.states,
-                "transitions": part.transitions,
-                "depth": part.depth,
-                "walks": part.walks,
-            }
-            yield Verdict("every property", outcome, EXPLORER, part.scope, reason=reason, numbers=numbers)
+    yield from verdicts(found, kept)
 
 
 def reject_target_options(**given: object) -> None:

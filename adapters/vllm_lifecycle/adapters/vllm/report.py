@@ -1,22 +1,19 @@
 """A finding as people and machines read it: what fell, whose fault, and the minimal sequence in vLLM's words.
 
-The text shows each call with what it changed; the JSON form holds the events as data, is self-contained, and can be
-read back and replayed on another release.
+The text shows each call with what it changed; the plain data is self-contained (see `saved` for its file).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from typing import Any
 
-from . import events as vocabulary
 from .config import Workshop
 from .driver import Driver, EngineDied
 from .events import Event, Party, describe
 from .play import Failure, Game
-from .scope import Match, Scope
+from .scope import Scope
 from .snapshot import Snapshot
 
 
@@ -27,6 +24,11 @@ class StepLine:
     call: str
     breach: str
     changes: tuple[str, ...]
+
+    def lines(self, number: int) -> list[str]:
+        """The call with its number, and what it changed below it."""
+        mark = f"   <- breaks the contract: {self.breach}" if self.breach else ""
+        return [f"  {number:3} {self.call}{mark}", *(f"        {change}" for change in self.changes)]
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,15 @@ class Finding:
     outlook: str = ""
 
     @property
-    def key(self) -> tuple[str, str]:
-        """Findings with the same key are one finding."""
-        return self.claim, self.site
+    def key(self) -> tuple[str, str, str]:
+        """Findings with the same key are one finding: the claim, the line, and the call from outside that led there."""
+        return self.claim, self.site, type(self.events[-1]).__name__ if self.events else ""
+
+    @property
+    def known_as(self) -> tuple[str, str, str]:
+        """Property, file and function: what stays the same from run to run and when lines move."""
+        place, _, function = self.site.partition(" ")
+        return self.claim, place.rpartition(":")[0], function
 
     def text(self) -> str:
         """The finding in full."""
@@ -61,15 +69,13 @@ class Finding:
             f"  {self.target} on vLLM {self.version}, scope {self.scope.name}; {len(self.steps)} events:",
         ]
         for number, step in enumerate(self.steps, 1):
-            mark = f"   <- breaks the contract: {step.breach}" if step.breach else ""
-            lines.append(f"  {number:3} {step.call}{mark}")
-            lines += [f"        {change}" for change in step.changes]
+            lines += step.lines(number)
         if self.outlook:
             lines.append(f"      {self.outlook}")
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; `read_json` is the inverse for what a replay needs."""
+        """Plain data; `saved.load` is the inverse for what a replay needs."""
         return {
             "property": self.claim,
             "message": self.message,
@@ -82,38 +88,6 @@ class Finding:
             "events": [{"event": type(e).__name__, **dataclasses.asdict(e)} for e in self.events],
             "steps": [dataclasses.asdict(s) for s in self.steps],
         }
-
-
-def read_json(text: str) -> tuple[str, str, Scope, tuple[Event, ...]]:
-    """Target, property, scope and events of a saved finding.
-
-    Raises ValueError with one line when the text is not a saved finding.
-    """
-    try:
-        data = json.loads(text)
-        return (
-            data["target"],
-            data["property"],
-            _scope(data["scope"]),
-            tuple(_event(e) for e in data["events"]),
-        )
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
-        raise ValueError(f"not a saved finding ({type(error).__name__}: {error})") from None
-
-
-def _scope(data: dict[str, Any]) -> Scope:
-    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
-    values["matches"] = tuple(Match(**m) for m in data["matches"])
-    return Scope(**values)
-
-
-def _event(data: dict[str, Any]) -> Event:
-    values = dict(data)
-    cls = getattr(vocabulary, values.pop("event"))
-    if isinstance(values.get("match"), dict):
-        values["match"] = Match(**values["match"])
-    made: Event = cls(**values)
-    return made
 
 
 def tell(shop: Workshop, target: str, failure: Failure, site: str) -> Finding:

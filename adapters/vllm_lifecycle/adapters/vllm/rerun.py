@@ -1,0 +1,104 @@
+"""Playing a saved finding again: does the property fall here too?
+
+The whole sequence is played and judged; the verdict is about the saved property alone, other properties that fall on the way
+are told.  An event that is impossible where it stands (this release never came to that point, or has no such feature) is left out
+and named; a property that did not fall is then not established, since the sequence that it fell by was not played.  When the
+engine dies by something else before the end, that is a refutation of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vllm_lifecycle.spec.check.verdict import Outcome
+
+from .config import Workshop
+from .contract import IMPOSSIBLE, judge
+from .driver import PATIENCE, Driver, patience
+from .events import Event, describe
+from .play import Failure, Game
+from .report import StepLine, changes
+from .saved import Saved
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a sequence did on the installed release."""
+
+    saved: Saved
+    version: str
+    outcome: Outcome
+    steps: tuple[StepLine, ...]
+    failures: tuple[Failure, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def holds(self) -> bool:
+        """The property held on the whole sequence."""
+        return self.outcome is Outcome.HOLDS
+
+    @property
+    def reason(self) -> str:
+        """One line: how it fell, or why that is open."""
+        told = {f.claim: _how(f) for f in reversed(self.failures)}
+        if self.saved.claim in told:
+            return told[self.saved.claim]
+        others = [f"{claim} falls: {how}" for claim, how in told.items()]
+        if self.left_out:
+            others.insert(0, f"impossible here and left out: {'; '.join(self.left_out)}")
+        return "; ".join(others)
+
+    def text(self) -> str:
+        """The sequence and the verdict, for people."""
+        lines = [f"{self.saved.claim}: {self.outcome.value} for {self.saved.target} on vLLM {self.version}"]
+        if self.reason:
+            lines.append(f"  {self.reason}")
+        for number, step in enumerate(self.steps, 1):
+            lines += step.lines(number)
+        return "\n".join(lines)
+
+
+def _how(failure: Failure) -> str:
+    at = f" at {failure.site}" if failure.site and failure.site not in failure.message else ""
+    end = "; then everybody but the scheduler goes on fairly" if failure.after == "fairness" else ""
+    return f"{failure.message}{at}{end}"
+
+
+def rerun(saved: Saved) -> Replay:
+    """Play a saved finding on the installed release.
+
+    Raises config.Unusable or correspondence.MissingSeam, one line each, when the target cannot be played here.
+    """
+    shop = Workshop(saved.target, saved.scope)
+    game = Game(Driver(shop), shop.judge)
+    failures: list[Failure] = []
+    steps: list[StepLine] = []
+    left_out: list[str] = []
+    with patience(PATIENCE):
+        dead = not all(_play(game, event, failures, steps, left_out) for event in saved.events)
+        fell = any(f.claim == saved.claim for f in failures)
+        if not dead and not fell:
+            last = game.outlook(set())
+            failures += [last] if last else []
+            fell = last is not None and last.claim == saved.claim
+            dead = last is not None and bool(last.site)
+    open_or_holds = Outcome.NOT_ESTABLISHED if left_out else Outcome.HOLDS
+    outcome = Outcome.REFUTED if fell or dead else open_or_holds
+    return Replay(saved, shop.version, outcome, tuple(steps), tuple(failures), tuple(left_out))
+
+
+def _play(
+    game: Game, event: Event, failures: list[Failure], steps: list[StepLine], left_out: list[str]
+) -> bool:
+    """Play one event and write it down; False when the engine died of it."""
+    if judge(game.driver, event) == IMPOSSIBLE:
+        left_out.append(describe(event))
+        return True
+    before, known = game.driver.snapshot(), len(game.breaches)
+    found = game.play(event)
+    failures += found
+    death = next((f for f in found if f.site), None)
+    breach = game.breaches[-1][1] if len(game.breaches) > known else ""
+    changed = [f"the engine dies: {death.message}"] if death else changes(before, game.driver.snapshot())
+    steps.append(StepLine(describe(event), breach, tuple(changed)))
+    return death is None

@@ -1,0 +1,50 @@
+"""Is this a scheduler that can be explored at all?  Asked once, before any search, and answered in one line.
+
+What the target does while it is imported and built is not under test: an exception, `sys.exit()` or a loop without end there is a
+target that cannot be used, not a finding.  What a call of the scheduler does later is a finding (see `driver`).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from .config import Unusable, load_class, vllm_version
+from .driver import Endless, patience
+
+IMPORT_SECONDS = 120.0
+"""Importing vLLM itself takes up to half a minute on a busy machine."""
+BUILD_SECONDS = 30.0
+
+__all__ = ["Unusable", "build", "check_target", "find_modules"]
+
+
+def find_modules() -> None:
+    """Let targets be found in the current folder, as `python -m` does."""
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+
+
+def check_target(target: str) -> str:
+    """The vLLM release installed, when the class can be imported; raises Unusable."""
+    version = vllm_version()
+    try:
+        with patience(IMPORT_SECONDS):
+            load_class(target)
+    except Endless:
+        raise Unusable(f"importing {target} does not end within {IMPORT_SECONDS:g} s") from None
+    except SystemExit as end:
+        raise Unusable(f"importing {target} ends the program: SystemExit({end.code!r})") from None
+    return version
+
+
+def build(shop: Any) -> None:
+    """Make one scheduler; raises Unusable when its class refuses or never returns."""
+    name = shop.cls.__name__
+    try:
+        with patience(BUILD_SECONDS):
+            shop.scheduler()
+    except Endless:
+        raise Unusable(f"{name}.__init__ does not return within {BUILD_SECONDS:g} s") from None
+    except SystemExit as end:
+        raise Unusable(f"{name}.__init__ ends the program: SystemExit({end.code!r})") from None
