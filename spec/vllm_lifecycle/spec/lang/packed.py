@@ -33,10 +33,9 @@ class Layout:
             self._places[var.name] = (offset, tuple(strides))
             offset += strides[0] * sizes[0] if sizes else 1
         self._codes: dict[Sort, dict[Hashable, int] | None] = {}
-        self._sorts = tuple(machine.var(name).sort for name, _ in self.cells)
-        self._tables = tuple(
-            (cell, self._table(sort)) for cell, sort in zip(self.cells, self._sorts, strict=True)
-        )
+        sorts = [machine.var(name).sort for name, _ in self.cells]
+        self._tables = tuple((cell, self._table(sort)) for cell, sort in zip(self.cells, sorts, strict=True))
+        self._values = tuple(None if isinstance(sort, IntSort) else domain.of(sort) for sort in sorts)
 
     def place(self, name: str) -> tuple[int, tuple[int, ...]]:
         """Where the cells of a variable begin, and how far each argument moves."""
@@ -70,7 +69,8 @@ class Layout:
 
     def unpack(self, state: Packed) -> dict[Cell, Any]:
         """A packed state as the mapping from cells to values."""
-        return {c: self.value(s, code) for c, s, code in zip(self.cells, self._sorts, state, strict=True)}
+        values = zip(self.cells, self._values, state, strict=True)
+        return {cell: code if known is None else known[code] for cell, known, code in values}
 
     def binding(self, params: tuple[Param, ...], arguments: Arguments) -> dict[str, Any]:
         """Arguments by parameter name, as `evaluate` takes them (a set as a frozenset)."""
