@@ -93,8 +93,8 @@ class Watch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the planes of the last look."""
-        return self._network.planes.nbytes
+        """Bytes held by planes."""
+        return self._network.nbytes
 
     def look(self, words: list[Word]) -> list[tuple[str, int]]:
         """New finds as (name, index of the first state); the targets found are dropped."""

@@ -73,8 +73,8 @@ class Expander:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the planes of the last chunk."""
-        return self._network.planes.nbytes
+        """Bytes held by planes."""
+        return self._network.nbytes
 
     def expand(self, words: list[Word]) -> Batch:
         """All transitions from the given states."""

@@ -17,7 +17,7 @@ from vllm_lifecycle.spec.check.explicit.formula import FALSE, TRUE, Formulas
 from vllm_lifecycle.spec.lang import evaluate as ev
 from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.machine import Action, Machine, Param
-from vllm_lifecycle.spec.lang.sorts import BOOL, BoolSort, DefinitionError, IntSort
+from vllm_lifecycle.spec.lang.sorts import BOOL, BoolSort, DefinitionError
 
 Cases = dict[Any, int]
 BOOLEANS = 3
@@ -286,8 +286,3 @@ class Ground:
 
 def _hashable(value: Any) -> Any:
     return tuple(value.values()) if isinstance(value, dict) else value
-
-
-def is_number(sort: object) -> bool:
-    """Whether a cell of this sort holds a number."""
-    return isinstance(sort, IntSort)

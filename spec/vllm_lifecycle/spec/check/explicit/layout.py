@@ -45,21 +45,17 @@ class Layout:
         self.ground = ground
         self.sets = sets
         self.fields: dict[int, Field] = {}
-        at, room = 0, WORD - 1
+        at = 0
         for cell in _order(machine, ground):
             ordinals = tuple(i for i in range(len(ground.values[cell])) if sets[cell] >> i & 1)
             bits = (len(ordinals) - 1).bit_length()
             if not bits:
                 continue
-            if bits > room:
-                at, room = (at // WORD + 1) * WORD, WORD
+            word, end = divmod(at, WORD)
+            if end + bits > (WORD - 1 if word == 0 else WORD):
+                at = (word + 1) * WORD
             self.fields[cell] = Field(at, bits, ordinals)
             at += bits
-            room -= bits
-            if not room:
-                room = WORD if at % WORD == 0 else 0
-                at = at if room else (at // WORD + 1) * WORD
-                room = WORD
         self.bits = sum(f.bits for f in self.fields.values())
         self.words = max((f.at // WORD for f in self.fields.values()), default=0) + 1
 

@@ -18,6 +18,7 @@ from vllm_lifecycle.spec.check.explicit.layout import ONES, WORD, Field, Word
 
 Index = npt.NDArray[np.intp]
 Flags = npt.NDArray[np.bool_]
+_Step = tuple[np.ufunc, Word, Word, Word]
 WIDE = 64
 """From this many words per plane on, gates are evaluated one by one instead of level by level."""
 ZERO_PLANE, ONE_PLANE = 0, 1
@@ -41,8 +42,9 @@ def transpose(block: Word) -> None:
 
 
 def groups_for(count: int) -> int:
-    """Words per plane for a chunk of that many states."""
-    return (count + WORD - 1) // WORD
+    """Words per plane for a chunk of that many states; wide planes come in few widths, as each has a program of its own."""
+    groups = (count + WORD - 1) // WORD
+    return groups if groups < WIDE else 1 << (groups - 1).bit_length()
 
 
 def valid(count: int) -> Word:
@@ -85,7 +87,8 @@ class Network:
         self._inputs = 2 + 2 * WORD * words
         self._order: list[list[tuple[bool, Index, Index, Index]]] | None = None
         self.planes: Word = np.zeros((0, 0), np.uint64)
-        self._program: list[tuple[np.ufunc, Word, Word, Word]] = []
+        self._program: list[_Step] = []
+        self._programs: dict[int, tuple[Word, list[_Step]]] = {}
 
     # building
 
@@ -129,6 +132,7 @@ class Network:
             )
             self._levels.append(level)
             self._order = None
+            self._programs = {}
         return found
 
     def _literal(self, cell: int, allowed: int) -> int:
@@ -199,22 +203,26 @@ class Network:
                         rights = np.array([self._gates[g][2] for g in gates], np.intp)
                         entries.append((kind, lefts, rights, np.array(gates, np.intp) + self._inputs))
                 self._order.append(entries)
-        if self.planes.shape != (total, groups):
-            self.planes = np.zeros((total, groups), np.uint64)
-            self.planes[ONE_PLANE] = np.uint64(ONES)
-            self._program = []
-            if groups >= WIDE:
-                rows = list(self.planes)
-                self._program = [
-                    (
-                        np.bitwise_and if kind is AND else np.bitwise_or,
-                        rows[a],
-                        rows[b],
-                        rows[self._inputs + i],
-                    )
-                    for i, (kind, a, b) in enumerate(self._gates)
-                ]
+        if self.planes.shape == (total, groups):
+            return self.planes
+        if groups in self._programs:
+            self.planes, self._program = self._programs[groups]
+            return self.planes
+        self.planes = np.zeros((total, groups), np.uint64)
+        self.planes[ONE_PLANE] = np.uint64(ONES)
+        self._program = []
+        if groups >= WIDE:
+            rows = list(self.planes)
+            for gate, (kind, left, right) in enumerate(self._gates):
+                operation = np.bitwise_and if kind is AND else np.bitwise_or
+                self._program.append((operation, rows[left], rows[right], rows[self._inputs + gate]))
+            self._programs[groups] = self.planes, self._program
         return self.planes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by planes, for all widths in use."""
+        return sum(planes.nbytes for planes, _ in self._programs.values())
 
 
 class Outputs:
