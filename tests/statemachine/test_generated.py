@@ -33,10 +33,10 @@ def test_the_specification_beyond_exhaustive_scopes() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["preemption_leaks_its_blocks", "abort_frees_receiving_blocks", "a_duplicate_id_overwrites_its_owner"],
+    ["preemption_leaks_its_blocks", "abort_frees_receiving_blocks"],
 )
 def test_a_mutant_is_found_by_a_walk(name: str) -> None:
     mutant = MUTANTS[name]
-    limits = settings(CI, max_examples=100, stateful_step_count=40, phases=[Phase.generate])
-    with pytest.raises((AssertionError, IllegalMove), match="fails for|cannot take"):
+    limits = settings(CI, max_examples=60, stateful_step_count=40, phases=[Phase.generate])
+    with pytest.raises((AssertionError, IllegalMove), match=r"fails for|cannot take"):
         walk(mutant.machine().with_features(mutant.features), limits)
