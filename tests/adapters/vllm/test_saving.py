@@ -167,12 +167,12 @@ def test_an_interrupted_write_leaves_what_was_there(tmp_path: Path, monkeypatch:
 
 def test_known_findings_survive_moved_lines(tmp_path: Path) -> None:
     place = tmp_path / "known.json"
-    write(place, {Known.of(finding()), Known("older", "x.py", "f")})
+    write(place, {Known.of(finding()), Known("older", "x.py", "f", "Add")})
     moved = finding(site="vllm/sched.py:99 schedule", message="It fell elsewhere.")
     other = finding("another_claim")
     result = compare([moved, other], read(place), frozenset({Known("expected", "y.py", "g")}))
     assert result.new == (other,)
-    assert [str(k) for k in result.accepted] == ["a_claim at vllm/sched.py schedule"]
+    assert [str(k) for k in result.accepted] == ["a_claim at vllm/sched.py schedule in Answer"]
     assert [str(k) for k in result.gone] == ["expected at y.py g"]
 
 

@@ -1,13 +1,14 @@
 """Known findings, for CI: a list in a file, kept in the user's repository.
 
-A finding is known by its property and the file and function of its call site: line numbers, sequences and messages change from
-run to run and from release to release, these do not.  The price: another defect of the same property in the same function counts
-as known.  Writing a baseline adds to it and removes nothing, since a search within bounds may miss a finding that is still there;
+A finding is known by its property, the file and function of its call site, and the kind of call from outside that led there: line
+numbers, sequences and messages change from run to run and from release to release, these do not.  The price: another defect of the
+same property in the same function counts as known.  Writing a baseline adds to it and removes nothing, since a search within bounds may miss a finding that is still there;
 `replay` of its saved file decides whether it is gone.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ class Known:
     property: str
     file: str = ""
     function: str = ""
+    call: str = ""
 
     @classmethod
     def of(cls, finding: Finding) -> Known:
@@ -40,7 +42,8 @@ class Known:
         return cls(*finding.known_as)
 
     def __str__(self) -> str:
-        return f"{self.property} at {self.file} {self.function}" if self.file else self.property
+        call = f" in {self.call}" if self.call else ""
+        return f"{self.property} at {self.file} {self.function}{call}" if self.file else self.property
 
 
 def read(path: Path) -> frozenset[Known]:
@@ -63,7 +66,7 @@ def read(path: Path) -> frozenset[Known]:
 
 def write(path: Path, known: Iterable[Known]) -> None:
     """Write a list, sorted; raises files.NotWritten."""
-    rows = [{"property": k.property, "file": k.file, "function": k.function} for k in sorted(set(known))]
+    rows = [dataclasses.asdict(k) for k in sorted(set(known))]
     files.write(path, json.dumps({"format": MARK, "findings": rows}, indent=1) + "\n", MARK)
 
 

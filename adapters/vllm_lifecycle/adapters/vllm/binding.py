@@ -25,7 +25,7 @@ from .snapshot import RequestView, Snapshot
 from .truth import Step
 from .truth import Transfer as Moving
 
-KINDS = {"receive": Kind.RECEIVE, "send": Kind.SEND}
+KINDS = {"receive": Kind.RECEIVE, "send": Kind.SEND, "handoff": Kind.HANDOFF}
 NAMES = {
     "WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR": Status.WAITING_FOR_GRAMMAR,
     "WAITING_FOR_FSM": Status.WAITING_FOR_GRAMMAR,
@@ -41,16 +41,8 @@ UNBOUND = {
     "reserved": "vLLM keeps no record of promised blocks",
     "resumable": "known to the client only",
 }
-for _name in (
-    "triggered",
-    "handoffs",
-    "ended_badly",
-    "chunk_ready",
-    "polled",
-    "output_params",
-):
-    UNBOUND[_name] = "no hand-off or chunks in this scheduler"
-UNBOUND["params_made"] = UNBOUND["output_params"]
+for _name in ("triggered", "handoffs", "ended_badly", "chunk_ready", "polled"):
+    UNBOUND[_name] = "only schedulers with hand-offs or chunks have it (see `extension`)"
 
 
 class Observed:
@@ -137,7 +129,9 @@ class Observed:
         for rid, r in self.live.items():
             if r.status == "WAITING_FOR_REMOTE_KVS" and (rid, r.epoch) in self.truth.delivered:
                 out[rid, Kind.RECEIVE] = Transfer.DONE
-        out.update({(t.rid, KINDS[t.kind]): Transfer.ACTIVE for t in self.pending})
+        for t in self.pending:
+            needed = t.kind == "handoff" and t.announced is None
+            out[t.rid, KINDS[t.kind]] = Transfer.NEEDED if needed else Transfer.ACTIVE
         return out
 
     def pinned(self) -> Cells:
@@ -152,6 +146,15 @@ class Observed:
 
     def remote(self) -> Cells:
         return {(t.rid, KINDS[t.kind], b): True for t in self.truth.transfers for b in t.blocks}
+
+    def parameters(self, delivered: bool) -> Cells:
+        """Transfers whose parameters were made for the client, or were delivered with the final output."""
+        lives = [x for x in self.truth.lives.values() if x.delivered is not None]
+        return {
+            (x.rid, KINDS[kind]): True
+            for x in lives
+            for kind in (x.delivered if delivered else x.parameters) or ()
+        }
 
     def step_holds(self) -> Cells:
         newest = self.slots[-1][0] if self.slots else 0
@@ -274,6 +277,8 @@ BOUND: dict[str, Callable[[Observed], Cells]] = {
     "promised": lambda o: {},
     "parked_running": lambda o: {},
     "content": Observed.content,
+    "params_made": lambda o: o.parameters(delivered=False),
+    "output_params": lambda o: o.parameters(delivered=True),
     "notice": lambda o: _flag(o.s.notices),
     "finish_hooks": lambda o: _numbers(((r,), min(2, x.finished_calls)) for r, x in o.truth.lives.items()),
     "told_new": lambda o: _numbers(((rid,), min(2, o.told_new(rid))) for rid in o.truth.lives),
@@ -302,7 +307,8 @@ BOUND: dict[str, Callable[[Observed], Cells]] = {
 def bind(driver: Driver, snapshot: Snapshot, names: frozenset[str]) -> Sparse:
     """The state of the specification that stands for an observation; only the named variables."""
     observed = Observed(driver, snapshot)
-    return {name: BOUND[name](observed) for name in names}
+    table = {**BOUND, **driver.extension.bound}
+    return {name: table[name](observed) for name in names}
 
 
 def individuals(driver: Driver, snapshot: Snapshot) -> dict[str, tuple[Hashable, ...]]:
@@ -329,5 +335,5 @@ def constants(driver: Driver) -> dict[str, int]:
         "max_want": scope.model_length,
         "max_committed": scope.model_length * scope.requests,
         "max_requests": scope.requests,
-        "handoff_stage": 0,
+        "handoff_stage": int(bool(scope.handoff)),
     }

@@ -92,7 +92,15 @@ class _Form:
             truth.mishap,
             self._delivered(),
             truth.pause,
+            self._extension(),
         )
+
+    def _extension(self) -> tuple[Any, ...]:
+        """What the family's own part of the environment remembers, by the requests' new names."""
+        return tuple(self._named(part) for part in self.driver.extension.state())
+
+    def _named(self, part: Any) -> Any:
+        return tuple(map(self._named, part)) if isinstance(part, tuple) else self.names.get(part, part)
 
     def _delivered(self) -> tuple[Any, ...]:
         current = {(rid, life.epoch) for rid, life in self.truth.lives.items()}

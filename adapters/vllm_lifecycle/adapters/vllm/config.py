@@ -20,12 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .encoder import CACHE_TOKENS, Sizes, images, with_encoder
+from .extension import extension_of
 from .scope import Scope
 
 if TYPE_CHECKING:
     from .verdicts import Judge
 
 STOP_TOKEN = 99
+SENTINEL_TOKEN = 98
+"""The token that triggers a hand-off to a next stage."""
 STOCK = "vllm.v1.core.sched.scheduler:Scheduler"
 _TINY_LLAMA = {
     "architectures": ["LlamaForCausalLM"],
@@ -110,6 +113,7 @@ class Workshop:
         for name in ("vllm", "vllm.v1.core.sched.scheduler"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         self.cls = load_class(target)
+        self.extension = extension_of(self.cls)
         self.scope = _for_class(self.cls, scope)
         self._sampling: dict[tuple[int, bool], Any] = {}
         try:
@@ -122,7 +126,7 @@ class Workshop:
         self.hasher = self._hasher()
         request = importlib.import_module("vllm.v1.request")
         self.request_cls, self.status = request.Request, request.RequestStatus
-        self._request_names = set(inspect.signature(request.Request).parameters)
+        self._request_names = _parameters(request.Request)
         outputs = importlib.import_module("vllm.v1.outputs")
         self.answer_cls, self.report_cls = outputs.ModelRunnerOutput, outputs.KVConnectorOutput
         self.draft_cls = outputs.DraftTokenIds
@@ -144,7 +148,7 @@ class Workshop:
         """The claims of the specification, ready for this scope."""
         from .verdicts import Judge
 
-        return Judge(self.scope)
+        return Judge(self.scope, frozenset(self.extension.bound))
 
     def _vllm_config(self) -> Any:
         c = importlib.import_module("vllm.config")
@@ -195,6 +199,7 @@ class Workshop:
             )
         config = c.VllmConfig(**parts)
         config.scheduler_config.async_scheduling = s.asynchronous  # the CPU platform switches it off
+        self.extension.configure(config, s)
         return config
 
     def _kv_cache_config(self) -> Any:
@@ -236,15 +241,16 @@ class Workshop:
     def scheduler(self) -> Any:
         """A fresh scheduler; raises Unusable when the class refuses the configuration."""
         try:
-            return fitting(
-                self.cls,
-                vllm_config=self.vllm_config,
-                kv_cache_config=self.kv_cache_config,
-                structured_output_manager=self.structured,
-                block_size=self.scope.block_size,
-                log_stats=False,
-                **({"mm_registry": Sizes()} if self.scope.encoder else {}),
-            )
+            with self.extension.building():
+                return fitting(
+                    self.cls,
+                    vllm_config=self.vllm_config,
+                    kv_cache_config=self.kv_cache_config,
+                    structured_output_manager=self.structured,
+                    block_size=self.scope.block_size,
+                    log_stats=False,
+                    **({"mm_registry": Sizes()} if self.scope.encoder else {}),
+                )
         except Exception as error:
             raise Unusable(f"{self.cls.__name__}.__init__ raised {type(error).__name__}: {error}") from error
 
@@ -261,6 +267,7 @@ class Workshop:
         """A request; `more` may hold priority, resumable, grammar, mm_features."""
         values = {
             "request_id": rid,
+            "external_req_id": rid,
             "prompt_token_ids": tokens,
             "sampling_params": self.sampling(answer, bool(more.pop("grammar", False))),
             "pooling_params": None,

@@ -32,6 +32,11 @@ class Nothing(KVConnectorMetadata):  # type: ignore[misc]
     """Metadata of a step: the driver keeps the truth itself."""
 
 
+def _promise(sends: bool) -> tuple[bool, dict[str, Any] | None]:
+    """The answer of `request_finished`: whether blocks are held, and what the client has to be told to fetch them."""
+    return sends, {"send": True} if sends else None
+
+
 class ScriptedConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
     """Answers from the bound script; see the module comment."""
 
@@ -61,12 +66,12 @@ class ScriptedConnector(KVConnectorBase_V1, SupportsHMA):  # type: ignore[misc]
         self._script().other("on_new_request", request)
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
-        return self._script().finished(request, (tuple(block_ids),)), None
+        return _promise(self._script().finished(request, (tuple(block_ids),)))
 
     def request_finished_all_groups(
         self, request: Any, block_ids: tuple[list[int], ...]
     ) -> tuple[bool, dict[str, Any] | None]:
-        return self._script().finished(request, tuple(tuple(group) for group in block_ids)), None
+        return _promise(self._script().finished(request, tuple(tuple(group) for group in block_ids)))
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
         """Worker side: not used, nothing is moved."""

@@ -70,6 +70,9 @@ def judge(driver: Driver, event: Event) -> Judgement:
         case Grammar(rid=rid):
             life = truth.lives.get(rid)
             return _possible(bool(life and life.grammar == "pending" and not life.client_done))
+        case _:
+            verdict = driver.extension.judge(event)
+            return IMPOSSIBLE if verdict is None else verdict
 
 
 def _possible(yes: bool) -> Judgement:
@@ -94,7 +97,8 @@ def _answer(driver: Driver, event: Answer) -> Judgement:
     if not driver.truth.steps:
         return IMPOSSIBLE
     step = driver.truth.steps[0]
-    if (event.stop and event.stop not in step.samples) or (event.empty and event.empty not in step.samples):
+    chosen = {event.stop, event.empty, event.sentinel} - {""}
+    if not chosen <= step.samples:
         return IMPOSSIBLE
     if event.omit:
         return "the worker answers for every scheduled id" if event.omit in step.tokens else IMPOSSIBLE

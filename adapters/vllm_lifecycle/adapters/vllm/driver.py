@@ -8,6 +8,7 @@ not return within `PATIENCE` seconds comes out as `EngineDied` too (an endless l
 from __future__ import annotations
 
 import signal
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -39,7 +40,7 @@ from .truth import Life, Outbox, Truth
 from .worker import answer_step, dispatch
 
 PATIENCE = 5.0
-_OURS = str(Path(__file__).parent)
+_OURS = str(Path(__file__).parent.parent)
 
 
 class Endless(BaseException):
@@ -57,13 +58,23 @@ class EngineDied(Exception):
 
 
 def _site(error: BaseException) -> tuple[str, bool]:
-    """file:line function of the innermost upstream frame, and whether the innermost frame is upstream at all."""
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [f for f in frames if not f.filename.startswith(_OURS)]
+    """file:line function of the innermost upstream frame, and whether the error comes from upstream at all.
+
+    Frames of the standard library are passed over: the line that called it is the one to look at.
+    """
+    frames = list(traceback.extract_tb(error.__traceback__))
+    if isinstance(error, Endless):
+        frames.pop()  # the alarm's own frame
+    mine = max((i for i, f in enumerate(frames) if f.filename.startswith(_OURS)), default=-1)
+    theirs = frames[mine + 1 :]
     if not theirs:
         return "unknown", False
-    last = theirs[-1]
-    return f"{short(last.filename)}:{last.lineno} {last.name}", frames[-1] is last
+    last = next((f for f in reversed(theirs) if not _standard(f.filename)), theirs[-1])
+    return f"{short(last.filename)}:{last.lineno} {last.name}", True
+
+
+def _standard(path: str) -> bool:
+    return path.startswith(sysconfig.get_path("stdlib")) and "site-packages" not in path
 
 
 def short(path: str) -> str:
@@ -97,6 +108,7 @@ class Driver:
         self.scheduler = shop.scheduler()
         self.observer = Observer(self.scheduler)
         self.truth = Truth()
+        self.extension = shop.extension(self)
         connector = self.observer.get("connector")
         if connector is not None:
             connector.script = TruthScript(self.truth, self.scope.block_size, self.observer.null)
@@ -131,6 +143,7 @@ class Driver:
         """Make the event happen.  Raises EngineDied when an exception leaves the scheduler."""
         try:
             self._apply(event)
+            self.extension.observe()
         except (Exception, Endless) as error:
             died = EngineDied(error)
             if not died.upstream and not isinstance(error, Endless):
@@ -174,6 +187,8 @@ class Driver:
                 truth.lives[rid].match = match_
             case Grammar(rid=rid, ready=ready):
                 self._grammar(rid, ready)
+            case _:
+                self.extension.apply(event)
 
     def _order(self) -> int:
         self.truth.adds += 1

@@ -53,6 +53,8 @@ def candidates(driver: Driver) -> Iterator[Event]:
         yield from (Answer(stop=rid) for rid in samples)
         if scope.drafts:
             yield Answer(accepted=0)
+        if scope.handoff == "special_token":
+            yield from (Answer(sentinel=rid) for rid in samples)
         yield from (Answer(empty=rid) for rid in samples)
         yield from (Answer(omit=rid) for rid in truth.steps[0].tokens)
     yield Schedule()
@@ -70,6 +72,7 @@ def candidates(driver: Driver) -> Iterator[Event]:
     if scope.connector:
         yield Report("received", GHOST)
         yield Report("sent", GHOST)
+    yield from driver.extension.candidates()
     yield from adds(driver)
     if scope.resets:
         yield Reset(True)

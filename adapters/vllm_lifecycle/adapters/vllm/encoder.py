@@ -51,6 +51,9 @@ class Sizes:
     def get_mm_max_tokens_per_item(self, *args: Any, **kwargs: Any) -> dict[str, int]:
         return {"image": IMAGE_TOKENS}
 
+    def processor_only_cache_from_config(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
     get_max_tokens_per_item_by_modality = get_mm_max_tokens_per_item
     get_max_tokens_per_item_by_nonzero_modality = get_mm_max_tokens_per_item
 

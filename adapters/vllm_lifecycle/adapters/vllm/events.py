@@ -84,13 +84,15 @@ class Answer:
     """The worker answers the oldest dispatched step.
 
     Every request that completed its known tokens samples one token; `stop` samples its stop token instead, `empty`
-    samples nothing, `omit` is left out of the answer.  `accepted` is the number of drafts accepted per request.
+    samples nothing, `omit` is left out of the answer, `sentinel` samples the token that triggers a hand-off.  `accepted`
+    is the number of drafts accepted per request.
     """
 
     stop: str = ""
     empty: str = ""
     omit: str = ""
     accepted: int = 9
+    sentinel: str = ""
 
 
 @dataclass(frozen=True)
@@ -117,17 +119,45 @@ class Grammar:
     ready: bool
 
 
+@dataclass(frozen=True)
+class Acknowledge:
+    """The worker says that it has handed a request's blocks to the next stage; the next answer carries it."""
+
+    rid: str
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A former stage produced the next piece of input for a request, perhaps the last one."""
+
+    rid: str
+    last: bool = False
+
+
 Event = (
-    Add | Abort | Continue | Close | Reset | Pause | Resume | Schedule | Answer | Report | Decide | Grammar
+    Add
+    | Abort
+    | Continue
+    | Close
+    | Reset
+    | Pause
+    | Resume
+    | Schedule
+    | Answer
+    | Report
+    | Decide
+    | Grammar
+    | Acknowledge
+    | Chunk
 )
 
 
 def party(event: Event) -> Party:
     """Who makes the event happen: the one to blame when it breaks the contract."""
     match event:
-        case Answer():
+        case Answer() | Acknowledge():
             return "worker"
-        case Report() | Decide():
+        case Report() | Decide() | Chunk():
             return "connector"
         case Add(match=m) if m.span == "all":
             return "connector"
@@ -168,10 +198,15 @@ def describe(event: Event) -> str:
             parts += [f"{event.empty} samples nothing"] if event.empty else []
             parts += [f"{event.omit} is missing from the answer"] if event.omit else []
             parts += [f"{event.accepted} drafts accepted"] if event.accepted < 9 else []
+            parts += [f"{event.sentinel} samples the sentinel"] if event.sentinel else []
             return f"update_from_output({', '.join(parts) or 'one token each'})"
         case Report():
             return f"connector worker reports: {event.kind} {event.rid}"
         case Decide():
             return f"connector decides for {event.rid}: {event.match}"
+        case Acknowledge():
+            return f"worker acknowledges the hand-off of {event.rid}"
+        case Chunk():
+            return f"{'last ' if event.last else ''}chunk for {event.rid} arrives"
         case Grammar():
             return f"grammar of {event.rid} {'ready' if event.ready else 'failed to compile'}"

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from .blame import call_site
 from .config import STOCK, Unusable, Workshop, load_class, vllm_version
 from .correspondence import MissingSeam
+from .extension import extension_of
 from .play import Failure
-from .portfolio import PORTFOLIO
 from .report import Finding, tell
 from .scope import Scope
 from .search import Coverage, Progress, Search
@@ -39,21 +40,21 @@ class Exploration:
 
 def explore(
     target: str = STOCK,
-    scopes: Sequence[Scope] = PORTFOLIO,
+    scopes: Sequence[Scope] = (),
     seed: int = 0,
     seconds: float = 240.0,
     progress: Progress | None = None,
 ) -> Exploration:
-    """Explore a class in several scopes; `seconds` are shared out by the scopes' `share`.
+    """Explore a class in several scopes (its family's portfolio when none is given); `share` shares out `seconds`.
 
     Searching and minimising count, importing vLLM does not (it takes 5 to 20 seconds, once).
 
     A scope whose configuration the class refuses is passed over and says so in the coverage; when all are refused,
     Unusable is raised.  On Ctrl-C what was found so far is returned, and the coverage says "interrupted".
     """
-    _warm_up(target, scopes)
+    scopes = _warm_up(target, scopes)
     end = time.monotonic() + seconds
-    found: dict[tuple[str, str], Finding] = {}
+    found: dict[tuple[str, ...], Finding] = {}
     coverage: list[Coverage] = []
     refused: list[Unusable] = []
     version = ""
@@ -88,14 +89,13 @@ def explore(
     return Exploration(target, version, tuple(order), tuple(coverage))
 
 
-def _warm_up(target: str, scopes: Sequence[Scope]) -> None:
-    """Import what is imported once; what the first scope's refusal means is decided later."""
+def _warm_up(target: str, scopes: Sequence[Scope]) -> Sequence[Scope]:
+    """Import what is imported once; what the first scope's refusal means is decided later.  The scopes to explore."""
     vllm_version()
-    load_class(target)
-    try:
+    scopes = scopes or extension_of(load_class(target)).portfolio()
+    with suppress(Unusable):
         Workshop(target, scopes[0]).scheduler()
-    except Unusable:
-        return
+    return scopes
 
 
 def conclude(shop: Workshop, target: str, failure: Failure, until: float = math.inf) -> Finding:
@@ -113,7 +113,7 @@ def explore_class(
     target: str = STOCK, scope: Scope | None = None, seed: int = 0, seconds: float = 240.0
 ) -> list[Finding]:
     """The findings on one class, in one scope or in the whole portfolio."""
-    return list(explore(target, (scope,) if scope else PORTFOLIO, seed, seconds).findings)
+    return list(explore(target, (scope,) if scope else (), seed, seconds).findings)
 
 
 def main() -> int:

@@ -36,9 +36,9 @@ def fair_events(driver: Driver) -> list[Event]:
     owed += [
         Report("received" if t.kind == "receive" else "sent", t.rid)
         for t in truth.transfers
-        if truth.reportable(t.kind, t.rid)
+        if t.kind != "handoff" and truth.reportable(t.kind, t.rid)
     ]
-    return owed
+    return owed + driver.extension.owed()
 
 
 def continue_fairly(driver: Driver, good: set[Key], used: list[Event]) -> Violation | None:

@@ -54,10 +54,11 @@ class Finding:
         return self.claim, self.site, type(self.events[-1]).__name__ if self.events else ""
 
     @property
-    def known_as(self) -> tuple[str, str, str]:
-        """Property, file and function: what stays the same from run to run and when lines move."""
+    def known_as(self) -> tuple[str, str, str, str]:
+        """Property, file, function and call from outside: what stays the same from run to run and when lines move."""
         place, _, function = self.site.partition(" ")
-        return self.claim, place.rpartition(":")[0], function
+        call = "" if self.outlook or not self.site else type(self.events[-1]).__name__
+        return self.claim, place.rpartition(":")[0], function, call
 
     def text(self) -> str:
         """The finding in full."""

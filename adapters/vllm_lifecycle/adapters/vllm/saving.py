@@ -21,7 +21,7 @@ def names(findings: Iterable[Finding]) -> dict[str, Finding]:
     """A file name, without ending, for each finding; independent of the order in which they were found."""
     out: dict[str, Finding] = {}
     for finding in sorted(findings, key=_place):
-        claim, _, function = finding.known_as
+        claim, _, function, _ = finding.known_as
         base = f"{claim}_in_{function}" if function else claim
         name, number = _plain(base), 1
         while name in out:
@@ -41,9 +41,9 @@ def save(findings: Iterable[Finding], folder: Path) -> list[Path]:
 
 
 def _place(finding: Finding) -> tuple[str, str, int, str]:
-    claim, file, function = finding.known_as
+    claim, file, function, call = finding.known_as
     line = re.search(r":(\d+) ", finding.site)
-    return claim, f"{file} {function}", int(line[1]) if line else 0, finding.fault
+    return claim, f"{file} {function}", int(line[1]) if line else 0, call
 
 
 def _plain(text: str) -> str:

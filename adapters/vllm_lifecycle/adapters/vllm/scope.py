@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Level = Literal["legal", "hostile"]
+Handoff = Literal["", "end", "prefill_finished", "special_token"]
 Span = Literal["none", "block", "middle", "most", "all", "unknown"]
 
 
@@ -60,7 +61,9 @@ class Scope:
     `blocks` are usable ones (vLLM's null block is added on top); `depth` is the number of steps that may be in flight;
     `adds` bounds the client's requests in one sequence and `requests` how many ids it uses at once; `events` bounds
     the length of a sequence in the exhaustive search, `walk` in the random one.  `sharing` says whether prompts share
-    their prefix with each other or with none.
+    their prefix with each other or with none.  `handoff` says when blocks are handed to a next stage (when the request ends,
+    or at a trigger before), `late_acknowledgements` that its acknowledgement may come in any later answer, `chunks` that
+    input comes in pieces from a former stage.
     """
 
     name: str
@@ -89,6 +92,9 @@ class Scope:
     encoder: Literal["", "decoder-only", "encoder-decoder"] = ""
     resets: bool = False
     pauses: bool = False
+    handoff: Handoff = ""
+    late_acknowledgements: bool = False
+    chunks: bool = False
     level: Level = "legal"
     policy_properties: bool = False
     events: int = 10

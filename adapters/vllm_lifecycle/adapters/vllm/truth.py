@@ -36,13 +36,18 @@ class Life:
     chunks: int = 0
     closed: bool = False
     most_computed: int = 0
+    parameters: frozenset[str] = frozenset()
+    """Transfers whose parameters were made for the client."""
+    delivered: frozenset[str] | None = None
+    """Transfers whose parameters the final output carried; None while there was no final output."""
+    handoffs: int = 0
 
 
 @dataclass
 class Transfer:
     """A receive or a send that the connector was told of and that has not been reported yet."""
 
-    kind: Literal["receive", "send"]
+    kind: Literal["receive", "send", "handoff"]
     rid: str
     epoch: int
     blocks: tuple[int, ...]

@@ -32,7 +32,18 @@ STUCK = "something_that_fits_is_eventually_scheduled"
 LEAK = "a_finished_request_is_eventually_freed"
 GOES_ON = "a_pass_goes_on_after_a_preemption"
 QUESTIONS = (
-    frozenset({"running_and_loading_requests_fit_the_slots", "a_request_can_fit_an_empty_pool", GOES_ON})
+    frozenset(
+        {
+            "running_and_loading_requests_fit_the_slots",
+            "a_request_can_fit_an_empty_pool",
+            GOES_ON,
+            "a_request_that_ended_badly_is_not_waiting_to_be_shipped",
+            "a_handoff_names_some_block",
+            "a_trigger_mark_belongs_to_a_live_request",
+            "the_output_carries_the_parameters_of_every_transfer",
+            "only_a_live_request_is_polled_for_or_has_a_chunk",
+        }
+    )
     | POLICY
 )
 """Claims whose fall leaves the scheduler's books in order: a sequence may go on after them."""
@@ -54,9 +65,12 @@ class _Claim:
 class Judge:
     """Judges the states of one scope."""
 
-    def __init__(self, scope: Scope, machine: Machine = SYSTEM) -> None:
+    def __init__(
+        self, scope: Scope, further: frozenset[str] = frozenset(), machine: Machine = SYSTEM
+    ) -> None:
         self.scope = scope
         self.machine = machine
+        self.bound = frozenset(BOUND) | further
         self.claims: list[_Claim] = []
         self.unjudged: dict[str, str] = {}
         for claim in machine.properties:
@@ -71,7 +85,7 @@ class Judge:
         read = {name for known in self.claims for name in known.of.reads}
         read |= {name for c, _ in self.counts for name in (c.counter, *terms.reads(c.member))}
         read |= {"flight", "preempted_in_pass"} | ({"enc_used"} if scope.encoder else set())
-        self.names = frozenset(read) & frozenset(BOUND)
+        self.names = frozenset(read) & self.bound
         self.numbers = sorted(n for n in self.names if isinstance(machine.var(n).sort, IntSort))
 
     def _why_not(self, claim: Property) -> str:
@@ -81,7 +95,7 @@ class Judge:
             return "a lemma of the proof"
         if claim.name in NOT_OBSERVED:
             return NOT_OBSERVED[claim.name]
-        missing = sorted(claim.reads - set(BOUND))
+        missing = sorted(claim.reads - self.bound)
         if missing:
             return f"not observed: {', '.join(missing)}"
         modules = {self.machine.var(name).module for name in claim.reads}
@@ -91,7 +105,7 @@ class Judge:
 
     def _count_unfit(self, count: Count) -> bool:
         """Counters that are not observed, or not comparable in this scope (windows leave blocks, no entries)."""
-        if {count.counter, *terms.reads(count.member)} - set(BOUND):
+        if {count.counter, *terms.reads(count.member)} - self.bound:
             return True
         if count.counter == "ref":
             return self.scope.groups > 1

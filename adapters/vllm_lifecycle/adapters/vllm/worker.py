@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .config import STOP_TOKEN
+from .config import SENTINEL_TOKEN, STOP_TOKEN
 from .events import Answer
-from .truth import Step
+from .truth import Step, Truth
 
 if TYPE_CHECKING:
     from .driver import Driver
@@ -21,12 +21,22 @@ TOKEN = 50
 
 def dispatch(driver: Driver) -> None:
     """Call `schedule` and put the step in flight."""
-    truth, observer = driver.truth, driver.observer
-    known = {
+    known = known_tokens(driver)
+    record_step(driver, driver.scheduler.schedule(), known)
+
+
+def known_tokens(driver: Driver) -> dict[str, int]:
+    """Tokens that each request will have known when the step that is scheduled next runs."""
+    observer = driver.observer
+    return {
         rid: observer.of(r, "known tokens") + observer.of(r, "output placeholders")
         for rid, r in observer.get("tracked requests").items()
     }
-    output = driver.scheduler.schedule()
+
+
+def record_step(driver: Driver, output: Any, known: dict[str, int]) -> None:
+    """What `schedule` returned is in flight from now on."""
+    truth, observer = driver.truth, driver.observer
     truth.dispatched += 1
     tokens: dict[str, int] = dict(output.num_scheduled_tokens)
     start = _starts(output)
@@ -50,6 +60,7 @@ def dispatch(driver: Driver) -> None:
             drops=tuple(getattr(output, "free_encoder_mm_hashes", ())),
         )
     )
+    driver.extension.dispatched(truth.steps[-1])
     for new in output.scheduled_new_reqs:
         if new.req_id in truth.lives and not getattr(driver.scheduler, "use_v2_model_runner", False):
             life = truth.lives[new.req_id]
@@ -60,7 +71,7 @@ def dispatch(driver: Driver) -> None:
         if owner is not None:
             owner.most_computed = max(owner.most_computed, end)
     for transfer in truth.transfers:
-        if transfer.announced is None:
+        if transfer.announced is None and transfer.kind != "handoff":
             transfer.announced = truth.dispatched
 
 
@@ -91,16 +102,25 @@ def answer_step(driver: Driver, event: Answer) -> None:
             sampled[rid] = []
         elif rid == event.stop:
             sampled[rid] = [STOP_TOKEN]
+        elif rid == event.sentinel:
+            sampled[rid] = [SENTINEL_TOKEN]
         else:
             sampled[rid] = [TOKEN] * (1 + min(event.accepted, step.drafts.get(rid, 0)))
-    outputs = driver.scheduler.update_from_output(step.output, shop.answer(sampled, report))
+    answer = shop.answer(sampled, report)
+    driver.extension.answering(step, answer)
+    record_outputs(truth, driver.scheduler.update_from_output(step.output, answer))
+    if driver.scope.drafts and not driver.scope.asynchronous and step.tokens:
+        rids = [rid for rid in sampled if sampled[rid]]
+        proposal = [[TOKEN] * driver.scope.drafts for _ in rids]
+        driver.scheduler.update_draft_token_ids(shop.draft_cls(rids, proposal))
+
+
+def record_outputs(truth: Truth, outputs: Any) -> None:
+    """What `update_from_output` returned reaches the clients."""
     for group in outputs.values():
         for one in group.outputs:
             truth.emitted += len(one.new_token_ids) + (one.finish_reason is not None)
             life = truth.lives.get(one.request_id)
             if life is not None and one.finish_reason is not None and life.request.is_finished():
                 life.client_done = True
-    if driver.scope.drafts and not driver.scope.asynchronous and step.tokens:
-        rids = [rid for rid in sampled if sampled[rid]]
-        proposal = [[TOKEN] * driver.scope.drafts for _ in rids]
-        driver.scheduler.update_draft_token_ids(shop.draft_cls(rids, proposal))
+                life.delivered = frozenset(one.kv_transfer_params or ())

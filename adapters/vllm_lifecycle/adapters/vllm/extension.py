@@ -1,0 +1,90 @@
+"""What a family of schedulers adds to vLLM: the hook points at which its part of the environment is played.
+
+The base class adds nothing and serves plain vLLM.  A family is recognised by the package that a class of the target's
+inheritance comes from (`FAMILIES`), never by a version.  Rejected: subclasses of the driver, the worker and the contract
+(a family adds to each of them at one point, and all of it belongs together).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from .compiled import Cells
+
+if TYPE_CHECKING:
+    from .binding import Observed
+    from .driver import Driver
+    from .events import Event
+    from .scope import Scope
+    from .truth import Step
+
+FAMILIES: dict[str, str] = {"vllm_omni": "vllm_lifecycle.adapters.omni.extension:Omni"}
+"""Package that a scheduler class comes from -> the extension that plays what it adds."""
+
+
+class Extension:
+    """Adds nothing: plain vLLM."""
+
+    bound: ClassVar[Mapping[str, Callable[[Observed], Cells]]] = {}
+    """Variables of the specification that only this family has, and how they are observed."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+
+    @staticmethod
+    def configure(config: Any, scope: Scope) -> None:
+        """Complete the vLLM configuration as the scope wants it."""
+
+    @staticmethod
+    def building() -> AbstractContextManager[object]:
+        """Entered while a scheduler is built."""
+        return nullcontext()
+
+    @staticmethod
+    def portfolio() -> Sequence[Scope]:
+        """The scopes explored when none is named."""
+        from .portfolio import PORTFOLIO
+
+        return PORTFOLIO
+
+    def observe(self) -> None:
+        """Called after each event, to write down what the scheduler committed itself to."""
+
+    def dispatched(self, step: Step) -> None:
+        """A step was dispatched."""
+
+    def answering(self, step: Step, answer: Any) -> None:
+        """The worker is about to give this answer to the step."""
+
+    def candidates(self) -> Iterator[Event]:
+        """Further events that the scope speaks of."""
+        return iter(())
+
+    def judge(self, event: Event) -> str | None:
+        """The contract's word on one of the further events; None when there is nothing to apply it to."""
+        return None
+
+    def apply(self, event: Event) -> None:
+        """Make one of the further events happen."""
+
+    def owed(self) -> list[Event]:
+        """Further events that a fair environment owes now."""
+        return []
+
+    def state(self) -> tuple[Any, ...]:
+        """What the canonical form has to know of it, ids as they are."""
+        return ()
+
+
+def extension_of(cls: type[Any]) -> type[Extension]:
+    """The extension for a scheduler class."""
+    for base in cls.__mro__:
+        name = FAMILIES.get(base.__module__.partition(".")[0])
+        if name:
+            module, _, kind = name.partition(":")
+            found: type[Extension] = getattr(importlib.import_module(module), kind)
+            return found
+    return Extension
