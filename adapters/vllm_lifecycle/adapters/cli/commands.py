@@ -86,7 +86,7 @@ def check(
         str | None,
         typer.Option(metavar="FILE", help="TARGET only: findings of FILE are known; say which did not show."),
     ] = None,
-    seeds: SeedsOption = 1,
+    seeds: SeedsOption = 3,
     timeout: TimeoutOption = 30.0,
     details: DetailsOption = False,
     form: FormatOption = Format.text,
@@ -167,7 +167,7 @@ def prove(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[PROPERTY]...", help="Only these properties.")
     ] = None,
-    seeds: SeedsOption = 1,
+    seeds: SeedsOption = 3,
     cores: Annotated[
         bool, typer.Option("--cores", help="Say which invariants each obligation needs.")
     ] = False,
@@ -185,7 +185,7 @@ def prove(
 
     \b
     Examples
-      vllm-lifecycle prove --seeds 3
+      vllm-lifecycle prove --seeds 5
       vllm-lifecycle prove a_free_block_is_in_no_table --cores
     """
     from vllm_lifecycle.adapters.cli import services

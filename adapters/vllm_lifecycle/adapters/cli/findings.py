@@ -111,7 +111,7 @@ def _lines(step: StepLine) -> tuple[tuple[str, str], ...]:
     return tuple((change, "") for change in step.changes)
 
 
-def _places(found: Exploration, folder: Path) -> dict[tuple[str, str], str]:
+def _places(found: Exploration, folder: Path) -> dict[tuple[str, ...], str]:
     from vllm_lifecycle.adapters.vllm import saving
 
     return {f.key: str(folder / n) for n, f in saving.names(found.findings).items()}

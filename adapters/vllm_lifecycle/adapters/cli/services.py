@@ -37,7 +37,7 @@ class ProofOptions:
     """Options of `prove`."""
 
     names: tuple[str, ...] = ()
-    seeds: int = 1
+    seeds: int = 3
     cores: bool = False
     cvc5: bool = False
     timeout: float = 30.0
