@@ -148,7 +148,7 @@ class _Writer:
         return None
 
     def _state(self, s: State) -> State:
-        return s.old if s.old is not None and self.rng.random() < 0.4 else s
+        return s.old if isinstance(s.old, State) and self.rng.random() < 0.4 else s
 
     def truth(self, s: State, scope: Scope, depth: int, ghosts: bool = True) -> Expr:
         """A random condition."""

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from vllm_lifecycle.spec.lang import terms as t
+from vllm_lifecycle.spec.lang.places import Schema, applied, are_apart, check_places, generic_places, key_of
 from vllm_lifecycle.spec.lang.sorts import (
     BOOL,
     DefinitionError,
@@ -54,19 +55,19 @@ class Expr:
         return ~(self == other)
 
     def __and__(self, other: object) -> Expr:
-        return Expr(t.conj(_bool(self), _bool(other)))
+        return Expr(t.conj(truth(self), truth(other)))
 
     def __or__(self, other: object) -> Expr:
-        return Expr(t.disj(_bool(self), _bool(other)))
+        return Expr(t.disj(truth(self), truth(other)))
 
     __rand__ = __and__
     __ror__ = __or__
 
     def __invert__(self) -> Expr:
-        return Expr(t.neg(_bool(self)))
+        return Expr(t.neg(truth(self)))
 
     def __rshift__(self, other: object) -> Expr:
-        return Expr(t.implies(_bool(self), _bool(other)))
+        return Expr(t.implies(truth(self), truth(other)))
 
     def __add__(self, other: object) -> Expr:
         return Expr(t.add(_int(self), _int(other)))
@@ -117,6 +118,15 @@ class SetOf(Generic[Element]):
         self.name = name
         self.element_sort = sort
 
+    __hash__ = None  # type: ignore[assignment]
+
+    def _misused(self, *_: object) -> bool:
+        raise DefinitionError(
+            f"{self.name} is a set: write {self.name}[x] for membership, and forall or exists to compare sets"
+        )
+
+    __bool__ = __eq__ = __contains__ = _misused
+
     def __getitem__(self, element: object) -> Expr:
         term = lift(element)
         if not compatible(t.sort_of(term), self.element_sort):
@@ -141,7 +151,8 @@ def lift(value: object) -> t.Term:
             )
 
 
-def _bool(value: object) -> t.Term:
+def truth(value: object) -> t.Term:
+    """The term of a truth value; DefinitionError for anything else."""
     term = lift(value)
     if t.sort_of(term) != BOOL:
         raise DefinitionError(
@@ -153,18 +164,20 @@ def _bool(value: object) -> t.Term:
 def _int(value: object) -> t.Term:
     term = lift(value)
     if not isinstance(t.sort_of(term), IntSort):
-        raise DefinitionError(f"a number is needed here, but this is of sort {t.sort_of(term)}")
+        raise DefinitionError(
+            f"a number is needed here, but this is of sort {t.sort_of(term)}: count it with one_if, or compare with =="
+        )
     return term
 
 
 def every(*parts: object) -> Expr:
     """Conjunction of any number of truth values."""
-    return Expr(t.conj(*(_bool(p) for p in parts)))
+    return Expr(t.conj(*(truth(p) for p in parts)))
 
 
 def either(*parts: object) -> Expr:
     """Disjunction of any number of truth values."""
-    return Expr(t.disj(*(_bool(p) for p in parts)))
+    return Expr(t.disj(*(truth(p) for p in parts)))
 
 
 def ite(cond: object, then: object, other: object) -> Expr:
@@ -174,7 +187,7 @@ def ite(cond: object, then: object, other: object) -> Expr:
         raise DefinitionError(
             f"the branches of ite are {t.sort_of(a)} and {t.sort_of(b)}: give both the same sort"
         )
-    return Expr(t.ite(_bool(cond), a, b))
+    return Expr(t.ite(truth(cond), a, b))
 
 
 def one_if(cond: object) -> Expr:
@@ -195,7 +208,8 @@ def sort_of_annotation(annotation: Any) -> Sort:
         if annotation is bool:
             return BOOL
     raise DefinitionError(
-        f"{annotation!r} is not a sort: annotate with an Individual subclass, an Enum, bool or SetOf[...]"
+        f"{annotation!r} is not a sort: annotate with an Individual subclass, an Enum, bool, SetOf[...] "
+        "or Annotated[int, IntSort(low, high)]"
     )
 
 
@@ -215,16 +229,17 @@ class _Quantifier:
 
     def __call__(self, *arguments: Any) -> Expr:
         *sorts, body = arguments
-        if not sorts or not callable(body):
+        code = getattr(body, "__code__", None)
+        names = code.co_varnames[: code.co_argcount - len(body.__defaults__ or ())] if code else ()
+        if not sorts or len(names) != len(sorts):
             raise DefinitionError(
-                "write forall(Sort, ..., lambda x, ...: condition): sorts first, then one function"
+                "write forall(Sort, ..., lambda x, ...: condition): sorts first, then one function of as many parameters"
             )
-        names = body.__code__.co_varnames[: body.__code__.co_argcount]
         # Nested quantifiers may reuse a Python name: a fresh name per depth keeps the binders apart.
         depth = _Depth.value = _Depth.value + 1
         try:
             variables = [variable(f"{n}.{depth}", s) for n, s in zip(names, sorts, strict=True)]
-            inner = _bool(body(*variables))
+            inner = truth(body(*variables))
         finally:
             _Depth.value = depth - 1
         return Expr(t.quantify(self.kind, tuple(v.term for v in variables), inner))  # type: ignore[misc]
@@ -238,18 +253,6 @@ forall = _Quantifier(t.ForAll)
 exists = _Quantifier(t.Exists)
 
 
-class Schema(Protocol):
-    """What a symbolic state has to know of the state variables: argument sorts and value sort by name."""
-
-    def signature(self, name: str) -> tuple[tuple[Sort, ...], Sort]:
-        """Argument sorts and value sort; raises DefinitionError for an unknown name."""
-        ...
-
-
-def _all_args(signature: tuple[tuple[Sort, ...], Sort]) -> tuple[t.Var, ...]:
-    return tuple(t.Var(f"@{i}", sort) for i, sort in enumerate(signature[0]))
-
-
 class Table:
     """A state variable with arguments: `s.table[r, b]` reads, `s.table[r, b] = x` and `s.table[r, :] = f` assign."""
 
@@ -258,18 +261,27 @@ class Table:
         self._state = state
 
     def __getitem__(self, key: object) -> Any:
-        args = tuple(lift(k) for k in _key(key))
+        args = tuple(lift(k) for k in key_of(key))
         return self._state._read(self._name, args)
 
     def __setitem__(self, key: object, value: object) -> None:
-        self._state._assign(self._name, _key(key), value)
+        self._state._assign(self._name, key_of(key), value)
 
-    def __bool__(self) -> bool:
+    __hash__ = None  # type: ignore[assignment]
+
+    def _misused(self, *_: object) -> bool:
         raise DefinitionError(f"{self._name} takes arguments: write s.{self._name}[...]")
 
+    __bool__ = __eq__ = __contains__ = _misused
 
-def _key(key: object) -> tuple[object, ...]:
-    return key if isinstance(key, tuple) else (key,)
+
+class _NoOld:
+    """Stands for the state before a step where there is no step."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise DefinitionError(
+            f"s.old.{name} needs a step: define the property with @spec.step, or read s.{name}"
+        )
 
 
 class State:
@@ -288,7 +300,7 @@ class State:
         self._guards: list[tuple[str, t.Term]] = []
         self._writable = writable
         self._overriding = False
-        self.old = State(schema) if writable or primed else None
+        self.old = State(schema) if writable or primed else _NoOld()
 
     # reading
 
@@ -300,15 +312,7 @@ class State:
 
     def _read(self, name: str, args: tuple[t.Term, ...]) -> Expr:
         sorts, sort = self._schema.signature(name)
-        if len(args) != len(sorts):
-            raise DefinitionError(
-                f"{name} takes {len(sorts)} argument(s) ({', '.join(map(str, sorts))}), not {len(args)}"
-            )
-        for arg, want in zip(args, sorts, strict=True):
-            if not compatible(t.sort_of(arg), want):
-                raise DefinitionError(
-                    f"{name} takes ({', '.join(map(str, sorts))}): {t.sort_of(arg)} given for {want}"
-                )
+        check_places(name, sorts, args)
         if name in self._values:
             return Expr(self._values[name](*args))
         return Expr(t.Read(name, args, sort, self._primed))
@@ -329,32 +333,24 @@ class State:
             raise DefinitionError(
                 "require() after an assignment would read the new state: put every require() first"
             )
-        self._guards.append((because, _bool(condition)))
+        self._guards.append((because, truth(condition)))
 
     def _assign(self, name: str, key: tuple[object, ...], value: object) -> None:
         signature = self._schema.signature(name)
         sorts, sort = signature
         if not self._writable:
             raise DefinitionError(f"{name} cannot be assigned here: only an action changes the state")
-        if len(key) != len(sorts):
-            raise DefinitionError(
-                f"{name} takes {len(sorts)} argument(s) ({', '.join(map(str, sorts))}), not {len(key)}"
-            )
-        params = _all_args(signature)
-        place = tuple(None if isinstance(k, slice) else lift(k) for k in key)
-        for term, want in zip(place, sorts, strict=True):
-            if term is not None and not compatible(t.sort_of(term), want):
-                raise DefinitionError(
-                    f"{name} takes ({', '.join(map(str, sorts))}): {t.sort_of(term)} given for {want}"
-                )
+        params = generic_places(signature)
+        place = tuple(None if isinstance(k, slice) and k == slice(None) else lift(k) for k in key)
+        check_places(name, sorts, place)
         if not self._overriding:
             for earlier in self._writes.get(name, []):
-                if not _apart(earlier, place):
+                if not are_apart(earlier, place):
                     raise DefinitionError(
                         f"{name} is assigned twice: write one assignment, `s.{name}[..., :] = lambda x: ...`, for all places"
                     )
         free = [p for p, term in zip(params, place, strict=True) if term is None]
-        new = lift(value(*(_expr(p) for p in free)) if callable(value) else value)
+        new = lift(applied(name, value, [_expr(p) for p in free]) if callable(value) else value)
         if not compatible(t.sort_of(new), sort):
             raise DefinitionError(f"{name} holds {sort}, not {t.sort_of(new)}")
         here = t.conj(*(t.equal(p, term) for p, term in zip(params, place, strict=True) if term is not None))
@@ -383,10 +379,3 @@ def _subclasses(cls: type[Individual]) -> Iterator[type[Individual]]:
     for sub in cls.__subclasses__():
         yield sub
         yield from _subclasses(sub)
-
-
-def _apart(one: tuple[t.Term | None, ...], two: tuple[t.Term | None, ...]) -> bool:
-    """Whether two assigned places surely differ: some argument position holds two different literals."""
-    return any(
-        isinstance(a, t.Lit) and isinstance(b, t.Lit) and a != b for a, b in zip(one, two, strict=True)
-    )

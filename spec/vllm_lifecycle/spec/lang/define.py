@@ -24,7 +24,7 @@ from enum import Enum
 from typing import Annotated, Any, get_args, get_origin
 
 from vllm_lifecycle.spec.lang import terms as t
-from vllm_lifecycle.spec.lang.build import Expr, SetOf, State, lift, sort_of_annotation, variable
+from vllm_lifecycle.spec.lang.build import Expr, SetOf, State, lift, sort_of_annotation, truth, variable
 from vllm_lifecycle.spec.lang.claims import Implication
 from vllm_lifecycle.spec.lang.machine import (
     Action,
@@ -39,8 +39,16 @@ from vllm_lifecycle.spec.lang.machine import (
     StateVar,
     Witness,
 )
-from vllm_lifecycle.spec.lang.sorts import BOOL, DefinitionError, IntSort, Sort, compatible
-from vllm_lifecycle.spec.lang.wellformed import check_machine, check_updates
+from vllm_lifecycle.spec.lang.places import check_places
+from vllm_lifecycle.spec.lang.sorts import BOOL, BoolSort, DefinitionError, IntSort, Sort
+from vllm_lifecycle.spec.lang.wellformed import (
+    check_machine,
+    check_parameters,
+    check_property,
+    check_successors,
+    check_updates,
+    check_variable,
+)
 
 Definition = Callable[..., Any]
 
@@ -72,8 +80,8 @@ class Spec:
 
     def const(self, name: str, low: int = 1) -> Expr:
         """A rigid integer constant of at least `low`, given a value by a scope and symbolic in proofs."""
-        if name in self._consts:
-            raise DefinitionError(f"constant {name} is declared twice: use the first declaration")
+        if name in self._consts or name in self._vars:
+            raise DefinitionError(f"{name} is declared twice: use the first declaration or another name")
         self._consts[name] = t.Const(name, IntSort(low, name))
         return Expr(self._consts[name])
 
@@ -89,17 +97,13 @@ class Spec:
     ) -> None:
         """Declare a state variable with argument sorts `args`, value sort `to` and one initial value for all places."""
         if name in self._vars or name in self._consts:
-            raise DefinitionError(
-                f"state variable {name} is declared twice: use the first declaration or another name"
-            )
+            raise DefinitionError(f"{name} is declared twice: use the first declaration or another name")
         if name.startswith("_") or name in State._fields or hasattr(State, name):
             raise DefinitionError(f"{name} cannot name a state variable: it is a word of the language")
         sort = to if isinstance(to, IntSort) else sort_of_annotation(to)
         start = lift(init)
-        if not isinstance(start, t.Lit) or not compatible(start.sort, sort):
-            raise DefinitionError(
-                f"{name} holds {sort}, but starts as {init!r}: give an initial value of that sort"
-            )
+        check_variable(name, sort, start, self._consts)
+        assert isinstance(start, t.Lit)
         self._vars[name] = StateVar(
             name,
             tuple(sort_of_annotation(a) for a in args),
@@ -155,6 +159,9 @@ class Spec:
                 feature,
                 tuple(source.items()),
                 _doc(function),
+            )
+            check_parameters(
+                row.params, self._consts, (*(g.term for g in row.guards), *(f.body for _, f in row.updates))
             )
             check_updates(row, self._vars)
         return row
@@ -212,8 +219,6 @@ class Spec:
                     raise DefinitionError(
                         "a property without a witness could hold for want of cases: return when(interesting case).then(claim)"
                     )
-                if claim.antecedent.term == t.FALSE:
-                    raise DefinitionError("the antecedent is never true: the property says nothing")
                 row = Property(
                     name,
                     kind,
@@ -224,6 +229,8 @@ class Spec:
                     lemma,
                     _doc(function),
                 )
+                check_parameters(row.params, self._consts, (row.antecedent, row.consequent), sets=False)
+                check_property(row)
                 self._properties[name] = row
                 if row.antecedent != t.TRUE:
                     self._add_witness(
@@ -242,7 +249,11 @@ class Spec:
                 raise DefinitionError("a witness says what can happen: name it can_...")
             annotated = inspect.signature(function).return_annotation
             condition = function(State(self, primed="step" in str(annotated)), *arguments)
-            self._add_witness(Witness(name, params, lift(condition), None, _doc(function)))
+            term = truth(condition)
+            check_parameters(params, self._consts, (term,), sets=False)
+            if term == t.FALSE:
+                raise DefinitionError("the condition is never true on its face: say what can happen")
+            self._add_witness(Witness(name, params, term, None, _doc(function)))
         return function
 
     def _add_witness(self, witness: Witness) -> None:
@@ -266,6 +277,10 @@ class Spec:
                         f"the parameters must be those of {counter}, then the one counted over"
                     )
                 member = lift(function(State(self), *arguments))
+                if not isinstance(t.sort_of(member), IntSort | BoolSort):
+                    raise DefinitionError(
+                        "the function must say whether, or how often, the individual counts"
+                    )
             self._counts.append(Count(counter, params[:-1], params[-1], member, _doc(function)))
             return function
 
@@ -293,15 +308,12 @@ class Spec:
                 raise DefinitionError(f"{var} holds {sort}: a lifecycle needs a variable with enum states")
             if len(places) != len(args):
                 raise DefinitionError(f"{var} takes {len(args)} argument(s): give an index of that length")
-            known = set(cls)
-            for state, following in successors.items():
-                bad = [x for x in (state, *following) if x not in known]
-                if bad:
-                    raise DefinitionError(
-                        f"unknown state {bad[0]}: {cls.__name__} has {', '.join(m.name for m in cls)}"
-                    )
-            rows = tuple((state, frozenset(successors.get(state, ()))) for state in successors)
+            rows = tuple((state, frozenset(following)) for state, following in successors.items())
             lits = tuple(None if p is None else _literal(p) for p in places)
+            check_places(var, args, lits)
+            if name in {lc.name for lc in self._lifecycles}:
+                raise DefinitionError("this lifecycle is defined twice: give one of them another name")
+            check_successors(dict(rows), cls)
             self._lifecycles.append(Lifecycle(name, var, lits, rows, doc))
 
     def seal(self) -> Machine:
