@@ -208,8 +208,7 @@ class Observed:
         return out
 
     def asleep(self) -> Cells:
-        parked = any(r.status == "WAITING_FOR_STREAMING_REQ" for r in self.live.values())
-        sleeps = not (self.s.awake or self.truth.steps or self.truth.pause or parked)
+        sleeps = not (self.s.awake or self.truth.steps or self.truth.pause)
         return {(): True} if sleeps else {}
 
     def entries(self) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from .violation import Violation
 
 SURVIVAL = ("the_engine_survives_every_breach", "the_engine_survives_every_mishap")
 SURVIVES = "the_engine_survives_every_end_of_a_request"
-SURVIVES_EVENT = "the_engine_survives_every_event"
+SURVIVES_EVENT = "the_engine_never_dies"
 STUCK = "something_that_fits_is_eventually_scheduled"
 LEAK = "a_finished_request_is_eventually_freed"
 GOES_ON = "a_pass_goes_on_after_a_preemption"

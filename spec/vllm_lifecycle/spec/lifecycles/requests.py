@@ -134,6 +134,7 @@ def abort_request(s: State, r: Request, hold: bool) -> None:
     s.require(do.is_unfinished(s, r))
     may_hold(s, r, hold)
     do.finish(s, r, Status.FINISHED_ABORTED, hold)
+    s.asleep = False
 
 
 @spec.action(by="client", feature="contract", source=ABORT)
@@ -238,6 +239,11 @@ def complete_forced_reset(s: State) -> None:
 # the engine loop
 
 
+def rests(s: State, r: Expr) -> Expr:
+    """Nothing is to be done for the id before its client speaks: it is free, or an idle session has it."""
+    return every(s.status[r].is_in(Status.FREED, Status.WAITING_FOR_STREAMING_REQ))
+
+
 @spec.action(
     by="scheduler",
     feature="sleep",
@@ -248,8 +254,9 @@ def complete_forced_reset(s: State) -> None:
     },
 )
 def go_to_sleep(s: State) -> None:
-    """The engine loop waits for a client: no request is tracked (held ones included) and no notice is due."""
+    """The engine loop waits for a client: only idle sessions are tracked, no transfer is outstanding, no notice is due."""
     between_calls(s)
-    s.require(forall(Request, lambda r: s.status[r] == Status.FREED), "no request is left")
+    s.require(forall(Request, lambda r: rests(s, r)), "no request is left")
+    s.require(forall(Request, lambda r: ~do.outstanding(s, r)), "no transfer is outstanding")
     s.require(forall(Request, lambda r: ~s.notice[r]), "no notice is due")
     s.asleep = True

@@ -10,6 +10,7 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import (
     Kind,
     Party,
     Request,
+    Status,
     spec,
 )
 
@@ -52,8 +53,8 @@ def the_engine_is_awake_while_a_transfer_is_outstanding(s: State, r: Request, ki
 
 @spec.safety(ids=("P8", "WAKE"))
 def the_engine_is_awake_while_a_request_is_unfinished(s: State, r: Request) -> Implication:
-    """The engine loop runs while there is something to schedule."""
-    return when(do.is_unfinished(s, r)).then(~s.asleep)
+    """The engine loop runs while there is something to schedule; a session that waits for its client may let it sleep."""
+    return when(do.is_unfinished(s, r), s.status[r] != Status.WAITING_FOR_STREAMING_REQ).then(~s.asleep)
 
 
 @spec.safety(ids=("P8",))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vllm_lifecycle.spec.check.induction import counts
 from vllm_lifecycle.spec.check.induction.obligations import Obligation, enabled_claim, range_claim
@@ -101,6 +101,10 @@ class Proof:
         while leaning := {c for c in holding if self._leans_on(c, groups) & (groups.keys() - holding)}:
             holding -= leaning
         return frozenset(holding)
+
+    def leans_on(self, claim: str) -> frozenset[str]:
+        """The claims that the proof of one leaned on directly."""
+        return self._leans_on(claim, self._by_claim())
 
     def _leans_on(self, claim: str, groups: Mapping[str, list[Result]]) -> frozenset[str]:
         """The claims that the proofs of one leaned on, and the progress claims that its steps wait for."""
@@ -234,22 +238,31 @@ def prove(
 def prove_property(
     machine: Machine,
     name: str,
-    actions: Iterable[str] | None = None,
     seeds: Sequence[int] = SEEDS[:1],
     timeout_ms: int = TIMEOUT_MS,
     rankings: Iterable[Ranking] = (),
 ) -> Proof:
-    """Only the obligations of one claim, and of the given actions: fast, for mutants. The other claims are taken for granted."""
+    """One claim, with all claims that its proofs lean on, and theirs: nothing is taken for granted."""
     theory = Theory(machine, tuple(rankings))
-    wanted = None if actions is None else frozenset(actions)
-    chosen = [
-        o
-        for o in theory.obligations
-        if o.claim == name and (wanted is None or o.action is None or o.action in wanted)
-    ]
-    if not chosen:
-        machine.claim(name)
-    return _run(Prover(theory, seeds, timeout_ms), chosen, 1, None)
+    prover = Prover(theory, seeds, timeout_ms)
+    asked, new = frozenset[str](), frozenset((name,))
+    results: dict[str, Result] = {}
+    began = time.perf_counter()
+    while new:
+        chosen = [o for o in theory.obligations if o.claim in new]
+        if not chosen and new == {name}:
+            machine.claim(name)
+        found = _run(prover, chosen, 1, None)
+        if found.unfinished:
+            return replace(
+                found, results=(*results.values(), *found.results), unfinished=found.unfinished | asked
+            )
+        results |= {r.obligation.name: r for r in found.results}
+        asked |= new
+        new = frozenset().union(*(found.leans_on(c) for c in new)) - asked
+    ordered = [o for o in theory.obligations if o.name in results]
+    _lean_on_what_holds(prover, results, ordered)
+    return Proof(theory, prover.seeds, tuple(results[o.name] for o in ordered), time.perf_counter() - began)
 
 
 def prove_actions(
