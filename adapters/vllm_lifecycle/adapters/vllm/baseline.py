@@ -1,9 +1,9 @@
 """Known findings, for CI: a list in a file, kept in the user's repository.
 
-A finding is known by its property, the file and function of its call site, and the kind of call from outside that led there: line
-numbers, sequences and messages change from run to run and from release to release, these do not.  The price: another defect of the
-same property in the same function counts as known.  Writing a baseline adds to it and removes nothing, since a search within bounds may miss a finding that is still there;
-`replay` of its saved file decides whether it is gone.
+A finding is known by its property, the file and function of its call site, and the kind of call from outside that led there:
+line numbers, sequences and messages change from run to run and from release to release, these do not.  The price: another defect
+of the same property in the same function counts as known.  Writing a baseline adds to it and removes nothing, since a search
+within bounds may miss a finding that is still there; `replay` of its saved file decides whether it is gone.
 """
 
 from __future__ import annotations

@@ -93,6 +93,15 @@ class _Form:
             self._delivered(),
             truth.pause,
             self._extension(),
+            self._connector(),
+        )
+
+    def _connector(self) -> tuple[Any, ...]:
+        """What is plain in a connector of the user's; the driver's own keeps nothing."""
+        return (
+            self._simple(vars(self.driver.observer.get("connector")))
+            if self.driver.scope.connector_class
+            else ()
         )
 
     def _extension(self) -> tuple[Any, ...]:

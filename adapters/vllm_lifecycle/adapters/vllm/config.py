@@ -30,6 +30,7 @@ STOP_TOKEN = 99
 SENTINEL_TOKEN = 98
 """The token that triggers a hand-off to a next stage."""
 STOCK = "vllm.v1.core.sched.scheduler:Scheduler"
+SCRIPTED = "vllm_lifecycle.adapters.vllm.connector:ScriptedConnector"
 _TINY_LLAMA = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -183,10 +184,11 @@ class Workshop:
             "parallel_config": c.ParallelConfig(pipeline_parallel_size=stages),
         }
         if s.connector:
+            module, _, name = (s.connector_class or SCRIPTED).partition(":")
             parts["kv_transfer_config"] = fitting(
                 c.KVTransferConfig,
-                kv_connector="ScriptedConnector",
-                kv_connector_module_path="vllm_lifecycle.adapters.vllm.connector",
+                kv_connector=name,
+                kv_connector_module_path=module,
                 kv_role="kv_both",
                 **({"kv_load_failure_policy": s.load_failures} if s.load_failures else {}),
             )

@@ -34,7 +34,7 @@ from .events import (
     Resume,
     Schedule,
 )
-from .script import TruthScript
+from .script import attach
 from .snapshot import Observer, Snapshot
 from .truth import Life, Outbox, Truth
 from .worker import answer_step, dispatch
@@ -54,7 +54,10 @@ class EngineDied(Exception):
         self.error = error
         self.site, self.upstream = _site(error)
         first = str(error).strip().splitlines()
-        super().__init__(f"{type(error).__name__}{': ' + first[0] if first else ''} at {self.site}")
+        told = str(error) if isinstance(error, Endless) else type(error).__name__
+        if first and told != first[0]:
+            told = f"{told}: {first[0]}"
+        super().__init__(f"{told} at {self.site}")
 
 
 def _site(error: BaseException) -> tuple[str, bool]:
@@ -78,9 +81,12 @@ def _standard(path: str) -> bool:
 
 
 def short(path: str) -> str:
-    """The path from the package folder on."""
+    """The path from the package folder on, or from the current folder: the same on every machine."""
     parts = Path(path).parts
-    return "/".join(parts[parts.index("site-packages") + 1 :] if "site-packages" in parts else parts[-3:])
+    if "site-packages" in parts:
+        return "/".join(parts[parts.index("site-packages") + 1 :])
+    here = Path.cwd()
+    return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else "/".join(parts[-3:])
 
 
 @contextmanager
@@ -88,7 +94,7 @@ def patience(seconds: float) -> Iterator[None]:
     """Raise Endless in the main thread when the body takes longer."""
 
     def ring(number: int, frame: FrameType | None) -> None:
-        raise Endless(f"no return within {seconds:g} s")
+        raise Endless(f"the call does not return (waited {seconds:g} s)")
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -111,7 +117,7 @@ class Driver:
         self.extension = shop.extension(self)
         connector = self.observer.get("connector")
         if connector is not None:
-            connector.script = TruthScript(self.truth, self.scope.block_size, self.observer.null)
+            attach(connector, self.scope, self.truth, self.observer.null)
 
     def snapshot(self) -> Snapshot:
         """What can be seen now."""

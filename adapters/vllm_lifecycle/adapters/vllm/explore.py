@@ -13,14 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from .blame import call_site
-from .config import STOCK, Unusable, Workshop, load_class, vllm_version
+from .config import STOCK, Unusable, Workshop, load_class
 from .correspondence import MissingSeam
 from .extension import extension_of
 from .play import Failure
 from .report import Finding, tell
 from .scope import Scope
-from .search import Coverage, Progress, Search
+from .search import HANGS, Coverage, Progress, Search
 from .shrink import shrink
+from .target import build, check_target
 
 SEARCH_PART = 0.75
 """Part of a scope's time that goes into searching; the rest is for making the findings small."""
@@ -63,7 +64,7 @@ def explore(
         slice_end = time.monotonic() + max(end - time.monotonic(), 0.0) * scope.share / left
         try:
             shop = Workshop(target, scope)
-            shop.scheduler()
+            build(shop)
         except Unusable as why:
             refused.append(why)
             coverage.append(Coverage(scope.name, cut_by=f"not built: {why}"))
@@ -81,7 +82,10 @@ def explore(
             known = found.get(finding.key)
             if known is None or _better(finding, known):
                 found[finding.key] = finding
-        if search.harvest.coverage.cut_by == "interrupted":
+        if search.harvest.coverage.cut_by in ("interrupted", HANGS):
+            coverage += [
+                Coverage(s.name, cut_by=f"not searched: {coverage[-1].cut_by}") for s in scopes[number + 1 :]
+            ]
             break
     if len(refused) == len(scopes):
         raise refused[0]
@@ -91,10 +95,10 @@ def explore(
 
 def _warm_up(target: str, scopes: Sequence[Scope]) -> Sequence[Scope]:
     """Import what is imported once; what the first scope's refusal means is decided later.  The scopes to explore."""
-    vllm_version()
+    check_target(target)
     scopes = scopes or extension_of(load_class(target)).portfolio()
     with suppress(Unusable):
-        Workshop(target, scopes[0]).scheduler()
+        build(Workshop(target, scopes[0]))
     return scopes
 
 

@@ -38,6 +38,7 @@ class Ledger:
         life = self.life(request)
         if life is not None:
             life.asked_between_steps = bool(between and extra)
+            life.undecided = extra is None
         self.record("get_num_new_matched_tokens", request, f"{extra}, {'async' if between else 'sync'}")
 
     def allocated(self, request: Any, blocks: Groups, external: int) -> None:

@@ -13,12 +13,15 @@ from .canonical import Key
 from .compiled import Sparse
 from .config import Workshop
 from .contract import IMPOSSIBLE, LEGAL, judge
-from .driver import PATIENCE, Driver, EngineDied, patience
+from .driver import PATIENCE, Driver, Endless, EngineDied, patience
 from .events import Event, Party, party
 from .progress import continue_fairly
 from .snapshot import Snapshot
 from .verdicts import QUESTIONS, Judge, death_claim
 from .violation import Violation
+
+KEEPS_CONTRACT = "the_connector_keeps_its_contract"
+"""The claim about a connector of the user's: every answer of a hook keeps the rules of the interface (see `listen`)."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,8 @@ class Failure:
     kind: str = ""
     breaches: int = 0
     """How many events of the sequence break the contract."""
+    endless: bool = False
+    """Whether the last call does not return."""
 
     @property
     def signature(self) -> tuple[str, str, bool]:
@@ -75,11 +80,21 @@ class Game:
         before = self.seen or self.look()
         self.push(event)
         try:
-            self.driver.apply(event)
+            broken = self.apply(event)
         except EngineDied as death:
             return [self._death(death, type(event).__name__)]
         now = self.seen = self.look()
-        return self._new(self.judge.violations(self.driver, event, *before, *now), type(event).__name__)
+        failures = self._new(self.judge.violations(self.driver, event, *before, *now), type(event).__name__)
+        return [*failures, *(self._broken(rule, type(event).__name__) for rule in broken)]
+
+    def apply(self, event: Event) -> list[str]:
+        """Make the event happen; the rules that a connector of the user's broke in it.  Raises EngineDied."""
+        try:
+            self.driver.apply(event)
+        finally:
+            broken, self.driver.truth.noticed = self.driver.truth.noticed, []
+            self.breaches += [("connector", rule) for rule in broken]
+        return broken
 
     def push(self, event: Event) -> None:
         """Note the event and whether it breaks the contract."""
@@ -89,9 +104,16 @@ class Game:
             self.driver.truth.breakers.append(party(event))
         self.events = (*self.events, event)
 
+    def _broken(self, rule: str, after: str) -> Failure:
+        text = f"The connector broke a rule of its interface: {rule}."
+        return Failure(KEEPS_CONTRACT, "connector", text, "", self.events, after, rule, len(self.breaches))
+
     def _death(self, death: EngineDied, after: str) -> Failure:
         claim = death_claim(self.driver)
-        return Failure(claim, "engine", str(death), death.site, self.events, after, "", len(self.breaches))
+        endless = isinstance(death.error, Endless)
+        return Failure(
+            claim, "engine", str(death), death.site, self.events, after, "", len(self.breaches), endless
+        )
 
     def _new(self, found: list[Violation], after: str) -> list[Failure]:
         """Of several that fall at once the first says it all: truth is judged first, the rest follows from it."""
@@ -112,6 +134,9 @@ class Game:
             return self._death(death, type(used[-1]).__name__)
         if v is None:
             return None
+        waiting = self.driver.truth.lives.get(v.subject)
+        if waiting is not None and waiting.undecided:
+            self.breaches.append(("connector", "a match is decided in the end"))
         count = len(self.breaches)
         return Failure(v.claim, v.subject, v.message, "", self.events, "fairness", v.kind, count)
 
@@ -121,7 +146,7 @@ def replay(shop: Workshop, events: tuple[Event, ...]) -> Game:
     game = Game(Driver(shop), shop.judge)
     for event in events:
         game.push(event)
-        game.driver.apply(event)
+        game.apply(event)
     return game
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .config import Workshop
-from .driver import Driver, EngineDied
+from .driver import PATIENCE, Driver, EngineDied, patience
 from .events import Event, Party, describe
 from .play import Failure, Game
 from .scope import Scope
@@ -95,19 +95,22 @@ def tell(shop: Workshop, target: str, failure: Failure, site: str) -> Finding:
     """Replay a minimal failing sequence once more and write down what each call changed."""
     game = Game(Driver(shop), shop.judge)
     steps: list[StepLine] = []
-    before = game.driver.snapshot()
-    for event in failure.events:
-        known = len(game.breaches)
-        game.push(event)
-        breach = game.breaches[-1][1] if len(game.breaches) > known else ""
-        try:
-            game.driver.apply(event)
-        except EngineDied as death:
-            steps.append(StepLine(describe(event), breach, (f"the engine dies: {death}",)))
-            break
-        now = game.driver.snapshot()
-        steps.append(StepLine(describe(event), breach, tuple(changes(before, now))))
-        before = now
+    with patience(PATIENCE):
+        for event in failure.events:
+            before, known = game.driver.snapshot(), len(game.breaches)
+            died: tuple[str, ...] = ()
+            game.push(event)
+            try:
+                game.apply(event)
+            except EngineDied as death:
+                died = (f"the engine dies: {death}",)
+            breach = game.breaches[-1][1] if len(game.breaches) > known else ""
+            changed = died or tuple(changes(before, game.driver.snapshot()))
+            steps.append(StepLine(describe(event), breach, changed))
+            if died:
+                break
+        if failure.after == "fairness":
+            game.outlook(set())
     fault, rule = game.breaches[0] if game.breaches else ("scheduler", "")
     return Finding(
         claim=failure.claim,

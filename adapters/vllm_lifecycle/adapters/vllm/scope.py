@@ -82,6 +82,8 @@ class Scope:
     answers: tuple[int, ...] = (2,)
     priorities: tuple[int, ...] = (0,)
     connector: bool = False
+    connector_class: str = ""
+    """`pkg.mod:Class` of a connector that answers for itself; empty for the driver's own, which answers by script."""
     matches: tuple[Match, ...] = (NO_MATCH,)
     holds: tuple[bool, ...] = (False,)
     load_failures: Literal["", "recompute", "fail"] = ""

@@ -8,7 +8,22 @@ from __future__ import annotations
 from typing import Any
 
 from .ledger import Groups, Ledger
+from .listen import listen
+from .scope import Scope
 from .truth import Truth
+
+
+def attach(connector: Any, scope: Scope, truth: Truth, null: int) -> None:
+    """Give the driver's own connector its script; listen to a connector of the user's, which answers for itself."""
+    if not scope.connector_class:
+        connector.script = TruthScript(truth, scope.block_size, null)
+        return
+
+    def breach(rule: str) -> None:
+        truth.breakers.append("connector")
+        truth.noticed.append(rule)
+
+    listen(connector, Ledger(truth, scope.block_size, null), breach)
 
 
 class TruthScript:

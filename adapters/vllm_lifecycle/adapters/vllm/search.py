@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from .canonical import Key, state_key
 from .compiled import Sparse
 from .config import Workshop
-from .driver import PATIENCE, Driver, patience
+from .driver import PATIENCE, Driver, Endless, patience
 from .enabled import enabled
 from .events import (
     Abort,
@@ -47,6 +47,12 @@ WEIGHTS: tuple[tuple[type, float], ...] = (
 OTHERS = 0.7
 OPTIONAL = (Abort, Report, Continue, Close, Reset, Pause, Decide, Grammar)
 Progress = Callable[[str], None]
+HANGS = "a call that does not return"
+"""What cuts a search off that met an endless call: each further one would cost as much as thousands of states."""
+
+
+class Hangs(Exception):
+    """The search met a call that does not return."""
 
 
 @dataclass
@@ -85,6 +91,8 @@ class Harvest:
         self.hits[failure.signature] = self.hits.get(failure.signature, 0) + 1
         if known is None or (failure.breaches, len(failure.events)) < (known.breaches, len(known.events)):
             self.failures[failure.signature] = failure
+        if failure.endless:
+            raise Hangs
 
 
 @dataclass(frozen=True)
@@ -135,11 +143,18 @@ class Search:
 
         With the whole part, it is an exhaustive search only, and ends when there is nothing new.
         """
-        start = time.monotonic()
-        self._breadth(start + seconds * exhaustive_part)
-        if exhaustive_part < 1.0:
-            self._walks(start + seconds)
-        self.harvest.coverage.seconds = time.monotonic() - start
+        start, c = time.monotonic(), self.harvest.coverage
+        try:
+            self._breadth(start + seconds * exhaustive_part)
+            if exhaustive_part < 1.0:
+                self._walks(start + seconds)
+        except Hangs:
+            c.complete, c.cut_by = False, HANGS
+        except Endless:
+            c.complete, c.cut_by = False, f"a state that takes more than {PATIENCE:g} s to judge"
+        if c.complete and self.scope.connector_class:
+            c.complete, c.cut_by = False, "the connector's own state, which is seen in part"
+        c.seconds = time.monotonic() - start
         return self.harvest
 
     def _breadth(self, end: float) -> None:
@@ -155,13 +170,13 @@ class Search:
                 break
             for event in enabled(replay(self.shop, node.events).driver):
                 if time.monotonic() > end:
-                    c.states, c.cut_by = len(seen), "time"
+                    c.cut_by = "time"
                     return
                 child = self._step(node, event, seen)
+                c.states = len(seen)
                 if child is not None:
                     frontier.append(child)
             self._report(f"{len(seen)} states, {c.transitions} transitions, depth {c.depth}")
-        c.states = len(seen)
         c.complete, c.cut_by = not deeper, "depth" if deeper else ""
 
     def _step(self, node: _Node, event: Event, seen: set[Key]) -> _Node | None:

@@ -19,6 +19,9 @@ from .events import Add, Answer, Event
 from .play import Failure, Game, play_all
 from .scope import NO_MATCH
 
+ENDLESS_REPLAYS = 12
+"""Replays that minimising an endless call may cost: each one that shows it takes the whole patience."""
+
 
 @dataclass
 class Budget:
@@ -35,7 +38,7 @@ class Budget:
 
 def shrink(shop: Workshop, failure: Failure, until: float = math.inf, replays: int = 400) -> Failure:
     """The smallest sequence found with the same failure, within that many replays and before `until`."""
-    budget = Budget(replays, until)
+    budget = Budget(min(replays, ENDLESS_REPLAYS) if failure.endless else replays, until)
     best = _check(shop, failure.events, failure, budget) or failure
     best = _without_breaches(shop, best, budget)
     changed = True
@@ -78,7 +81,7 @@ def _without_breaches(shop: Workshop, best: Failure, budget: Budget) -> Failure:
         count = len(game.breaches)
         try:
             game.push(event)
-            game.driver.apply(event)
+            game.apply(event)
         except EngineDied:
             break
         if len(game.breaches) == count:

@@ -30,6 +30,8 @@ class Life:
     client_done: bool = False
     grammar: Literal["", "pending", "ready", "failed"] = ""
     asked_between_steps: bool = False
+    undecided: bool = False
+    """The connector's last word was that it does not know yet."""
     finished_calls: int = 0
     told_new: dict[int, int] = field(default_factory=dict)
     """Announcements as new, per turn (the length of the prompt tells turns apart)."""
@@ -114,6 +116,8 @@ class Truth:
     """Transfers that are over and whose report is on its way to the scheduler."""
     delivered: set[tuple[str, int]] = field(default_factory=set)
     """Incarnations whose receive was reported to the scheduler."""
+    noticed: list[str] = field(default_factory=list)
+    """Rules that a connector of the user's broke inside a call, until the play takes note of them."""
     breakers: list[str] = field(default_factory=list)
     """Who broke the contract, breach by breach."""
     mishap: bool = False
