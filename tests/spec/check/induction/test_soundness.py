@@ -11,6 +11,7 @@ from tests.spec.check.induction.specs import Job, Page, Stage, User, custody, re
 from vllm_lifecycle.spec.check.induction import Answer, Proof, prove
 from vllm_lifecycle.spec.check.induction import prover as prover_module
 from vllm_lifecycle.spec.check.induction.obligations import UNTOUCHED, after
+from vllm_lifecycle.spec.check.induction.smt import Z3
 from vllm_lifecycle.spec.check.verdict import Outcome
 from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.build import Expr, SetOf, State, either, exists, forall
@@ -201,6 +202,7 @@ def counter(*, two_at_once: bool) -> Spec:
     @spec.action(by="x")
     def turn_on(s: State, j: Job, others: SetOf[Job]) -> None:
         s.require(~s.on[j])
+        s.require(~others[j])
         s.sum = s.sum + 1
         s.on[:] = lambda k: s.on[k] | ((k == j) | others[k] if two_at_once else k == j)
 
@@ -360,3 +362,9 @@ def test_seeds_that_contradict_each_other_establish_nothing(monkeypatch: pytest.
     proof = prove(tickets().seal(), jobs=1)
     notes = {r.note for r in proof.failures}
     assert notes == {"the seeds contradict each other"}
+
+
+def test_a_limit_of_one_session_is_not_one_of_the_next() -> None:
+    limited = Z3()
+    limited.run("(set-option :rlimit 1)(set-option :timeout 1)")
+    assert Z3().run("(declare-const a Bool)(assert (and a (not a)))(check-sat)") == "unsat"

@@ -21,8 +21,10 @@ from vllm_lifecycle.spec.check.induction.smt import Z3, TextSolver
 from vllm_lifecycle.spec.check.induction.theory import Question, Theory
 
 SEEDS = (0, 1, 2)
-TIMEOUT_MS = 5000
-QUICK_MS = 700
+TIMEOUT_MS = 10_000
+FIRST_LIMIT = 200_000
+QUICK_LIMIT = 2_000_000
+"""Effort in z3's own units (about 3 million a second), so that the course of a proof does not hang on the machine's load."""
 RETRY_SEEDS = (101, 102)
 
 
@@ -114,7 +116,7 @@ class Prover:
             core = core or used
             if now == "sat":
                 break
-        uses = tuple(dict.fromkeys(asked.usable[s].of for s in core))
+        uses = asked.claims_of(core)
         seconds = time.perf_counter() - began
         if set(answers) == {"unsat"}:
             return Result(obligation, Answer.PROVED, seconds, uses, tuple(answers), retried)
@@ -138,12 +140,7 @@ class Prover:
 
     def _quickly(self, asked: Question) -> tuple[str, tuple[str, ...]]:
         """The first seed's answer within a short time: what fails is better shown by a search for a small counterexample."""
-        solver = self.session(self.seeds[0])
-        solver.run(f"(set-option :timeout {min(QUICK_MS, self.timeout_ms)})")
-        try:
-            return _ask(solver, asked, asked.first, shrink=self.minimal_cores)
-        finally:
-            solver.run(f"(set-option :timeout {self.timeout_ms})")
+        return _ask(self.session(self.seeds[0]), asked, asked.first, QUICK_LIMIT, shrink=self.minimal_cores)
 
     def _again(self, seed: int, asked: Question) -> tuple[str, tuple[str, ...]]:
         for other in RETRY_SEEDS:
@@ -162,19 +159,19 @@ class Prover:
 
 
 def _ask(
-    solver: TextSolver, asked: Question, first: Sequence[str], *, shrink: bool = False
+    solver: TextSolver, asked: Question, first: Sequence[str], limit: int = 0, *, shrink: bool = False
 ) -> tuple[str, tuple[str, ...]]:
-    """The answer, and the switches that an `unsat` needed; `first` are those to try before all are used."""
+    """The answer, and the switches that an `unsat` needed; `first` are those to try, for a moment, before all are used."""
     solver.run(f"(push)\n{asked.text}")
     told = False
     try:
         if not set(first) <= {*asked.shared, *asked.close}:
             solver.run(asked.more)
             told = True
-        answer = _check(solver, first)
-        if answer != "unsat" and len(first) < len(asked.usable):
+        answer = _check(solver, first, FIRST_LIMIT)
+        if answer != "unsat":
             solver.run("" if told else asked.more)
-            answer = _check(solver, tuple(asked.usable))
+            answer = _check(solver, tuple(asked.usable), limit)
         if answer != "unsat":
             return answer, ()
         core = _core(solver)
@@ -183,8 +180,10 @@ def _ask(
         solver.run("(pop)")
 
 
-def _check(solver: TextSolver, switches: Sequence[str]) -> str:
-    return solver.run(f"(check-sat-assuming ({' '.join(switches)}))")
+def _check(solver: TextSolver, switches: Sequence[str], limit: int = 0) -> str:
+    asked = f"(check-sat-assuming ({' '.join(switches)}))"
+    # The limit is z3's for the whole process, whatever the session: it must not outlive the question.
+    return solver.run(f"(set-option :rlimit {limit})\n{asked}\n(set-option :rlimit 0)" if limit else asked)
 
 
 def _core(solver: TextSolver) -> tuple[str, ...]:

@@ -6,8 +6,9 @@ under the switches it may use. z3 then needs a fraction of a millisecond for a q
 thought, and the core of an "unsat" comes for free. Quantifiers: matching, then model-based instantiation (MBQI), which
 is complete for the fragment without cycles of alternation.
 
-An answer is `sat`, `unsat` or `unknown`, whatever else z3 says is a `SolverError` (an internal error of this package, since
-the text is made here).
+Options given to one session are also z3's defaults for sessions yet to come: a session sets all that it relies on. An
+answer is `sat`, `unsat` or `unknown`, whatever else z3 says is a `SolverError` (an internal error of this package, since the
+text is made here).
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Z3:
             ":produce-unsat-cores true",
             ":produce-models true",
             f":timeout {timeout_ms}",
+            ":rlimit 0",
             f":smt.random_seed {seed}",
             f":sat.random_seed {seed}",
             ":smt.auto_config false",

@@ -186,6 +186,12 @@ class Question:
         """Switch -> assumption for everything that may be used."""
         return {**self.shared, **self.close, **self.far}
 
+    def claims_of(self, core: Iterable[str]) -> tuple[str, ...]:
+        """The claims behind the switches of a core."""
+        # Most cores need nothing far, so that `far` is not even made for them.
+        known = {**self.shared, **self.close}
+        return tuple(dict.fromkeys((known[s] if s in known else self.far[s]).of for s in core))
+
     @cached_property
     def first(self) -> tuple[str, ...]:
         """The switches of what is at hand."""
