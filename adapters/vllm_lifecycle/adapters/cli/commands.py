@@ -68,6 +68,10 @@ def check(
     seconds: Annotated[
         float | None, typer.Option(help="TARGET only: time for the search (default 60).")
     ] = None,
+    connector: Annotated[
+        str | None,
+        typer.Option(metavar="CLASS", help="TARGET only: your KV connector, pkg.mod:Class, answers itself."),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(help="TARGET only: seed of the random part (default 0).")
     ] = None,
@@ -114,6 +118,7 @@ def check(
             contract=contract,
             seconds=seconds,
             seed=seed,
+            connector=connector,
             save=save,
             baseline=baseline,
             update_baseline=update_baseline or None,
@@ -129,6 +134,7 @@ def check(
             contract or "legal",
             60.0 if seconds is None else seconds,
             seed or 0,
+            connector,
             findings.Keeping(save, baseline, update_baseline, expect),
         )
         stages = targets.check_target(options)

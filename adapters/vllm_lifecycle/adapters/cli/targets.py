@@ -31,6 +31,7 @@ class TargetOptions:
     contract: str = "legal"
     seconds: float = 60.0
     seed: int = 0
+    connector: str | None = None
     keeping: Keeping = field(default_factory=Keeping)
 
 
@@ -45,7 +46,7 @@ def check_target(options: TargetOptions) -> list[Stage]:
         )
     from vllm_lifecycle.adapters.vllm.config import STOCK
     from vllm_lifecycle.adapters.vllm.portfolio import PORTFOLIO
-    from vllm_lifecycle.adapters.vllm.target import Unusable, find_modules
+    from vllm_lifecycle.adapters.vllm.target import Unusable, check_connector, find_modules
     from vllm_lifecycle.adapters.vllm.target import check_target as usable
 
     on_offer = {s.name: s for s in PORTFOLIO if s.level == options.contract}
@@ -59,10 +60,17 @@ def check_target(options: TargetOptions) -> list[Stage]:
     find_modules()
     try:
         version = usable(target)
+        if options.connector is not None:
+            check_connector(options.connector)
     except Unusable as why:
         raise UsageProblem(str(why)) from None
     scopes = [on_offer[name] for name in options.scopes or on_offer]
-    title = f"exploration of {target} on vLLM {version}, {options.contract} contract"
+    if options.connector is not None:
+        scopes = [scope.judging(options.connector) for scope in scopes if scope.connector]
+    if not scopes:
+        raise UsageProblem("--connector needs a scope with a connector: leave --scope out")
+    with_it = "" if options.connector is None else f" with {options.connector}"
+    title = f"exploration of {target}{with_it} on vLLM {version}, {options.contract} contract"
     return [Stage(title, lambda progress: _explore_target(target, scopes, options, kept, progress))]
 
 
