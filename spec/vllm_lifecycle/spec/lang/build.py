@@ -118,6 +118,9 @@ class SetOf(Generic[Element]):
         self.name = name
         self.element_sort = sort
 
+    def __repr__(self) -> str:
+        return f"the set {self.name}"
+
     __hash__ = None  # type: ignore[assignment]
 
     def _misused(self, *_: object) -> bool:
@@ -259,6 +262,9 @@ class Table:
     def __init__(self, name: str, state: State) -> None:
         self._name = name
         self._state = state
+
+    def __repr__(self) -> str:
+        return f"s.{self._name}"
 
     def __getitem__(self, key: object) -> Any:
         args = tuple(lift(k) for k in key_of(key))

@@ -229,8 +229,8 @@ class Spec:
                     lemma,
                     _doc(function),
                 )
-                check_parameters(row.params, self._consts, (row.antecedent, row.consequent), sets=False)
                 check_property(row)
+                check_parameters(row.params, self._consts, (row.antecedent, row.consequent), sets=False)
                 self._properties[name] = row
                 if row.antecedent != t.TRUE:
                     self._add_witness(
