@@ -238,7 +238,7 @@ class _Search:
         before = {**start, **dict(zip(self.cells, found, strict=True))}
         binding = self._binding()
         after = self._after(domain, before, binding)
-        own = [p.name for p in self.obligation.body.params[: self.obligation.body.action_params]]
+        own = [p.name for p in self.obligation.body.params[: self.obligation.body.own_params]]
         chosen = {name: binding.pop(name) for name in own}
         read = self._constants()
         shown = Domain(domain.individuals, {n: v for n, v in domain.constants.items() if n in read})

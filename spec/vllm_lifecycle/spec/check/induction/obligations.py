@@ -42,15 +42,20 @@ class Assumption:
 class Body:
     """What an obligation says: for all `params`, `hypotheses` give `goal`.
 
-    The first `action_params` parameters are the action's. `claimed` is the claim itself, parameters free, for the replay on
-    concrete states.
+    Where a step of `action` is spoken of, the first parameters are the action's and the first hypotheses its guards.
+    `claimed` is the claim itself, parameters free, for the replay on concrete states.
     """
 
     params: tuple[Param, ...]
     hypotheses: tuple[t.Term, ...]
     goal: t.Term
-    action_params: int = 0
+    action: Action | None = None
     claimed: t.Term | None = None
+
+    @property
+    def own_params(self) -> int:
+        """How many of the parameters are the action's."""
+        return len(self.action.params) if self.action is not None else 0
 
 
 FRAME = Body((), (), t.TRUE)
@@ -245,7 +250,7 @@ def of_action(
 ) -> Body:
     """What is to be shown of a step of an action: its parameters come first, its guards are hypotheses."""
     guards = tuple(g.term for g in action.guards)
-    return Body((*action.params, *params), (*guards, *hypotheses), goal, len(action.params), claimed)
+    return Body((*action.params, *params), (*guards, *hypotheses), goal, action, claimed)
 
 
 _UNCHANGED = Action("", (), (), (), Fairness.NONE, "", "", (), "")

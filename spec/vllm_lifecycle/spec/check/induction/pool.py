@@ -30,7 +30,8 @@ def discharge_all(
     """Results of some obligations of the prover's theory, in any order."""
     numbers = {id(o): i for i, o in enumerate(prover.theory.obligations)}
     frame = [o for o in obligations if o.frame]
-    asked = [o for o in obligations if not o.frame]
+    # By action: a solver keeps what the obligations about one action have in common.
+    asked = sorted((o for o in obligations if not o.frame), key=lambda o: o.action or "")
     done = 0
     for result in (prover.discharge(o) for o in frame):
         done += 1

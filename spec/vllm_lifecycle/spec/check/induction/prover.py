@@ -74,18 +74,18 @@ class Prover:
         self.seeds = tuple(seeds)
         self.timeout_ms = timeout_ms
         self.minimal_cores = minimal_cores
-        self._sessions: dict[int, TextSolver] = {}
+        self._sessions: dict[int, _Session] = {}
 
-    def session(self, seed: int) -> TextSolver:
+    def session(self, seed: int) -> _Session:
         """The session of a seed, holding the theory."""
         if seed not in self._sessions:
             self._sessions[seed] = self._fresh(seed, self.timeout_ms)
         return self._sessions[seed]
 
-    def _fresh(self, seed: int, timeout_ms: int) -> TextSolver:
+    def _fresh(self, seed: int, timeout_ms: int) -> _Session:
         solver = Z3(seed, timeout_ms)
         solver.run(self.theory.preamble)
-        return solver
+        return _Session(solver)
 
     def discharge(self, obligation: Obligation, without: frozenset[str] = frozenset()) -> Result:
         """The outcome of one obligation; the claims `without` must not be used."""
@@ -158,10 +158,29 @@ class Prover:
         return Result(obligation, Answer.UNKNOWN, seconds, (), ("unsat",), note=note)
 
 
+class _Session:
+    """A solver that holds a theory, and the stage of the last question for as long as the next one has the same."""
+
+    def __init__(self, solver: TextSolver) -> None:
+        self.solver = solver
+        self.stage = ""
+
+    def enter(self, stage: str) -> TextSolver:
+        """The solver, with this stage set."""
+        if stage != self.stage:
+            if self.stage:
+                self.solver.run("(pop)")
+            if stage:
+                self.solver.run(f"(push)\n{stage}")
+            self.stage = stage
+        return self.solver
+
+
 def _ask(
-    solver: TextSolver, asked: Question, first: Sequence[str], limit: int = 0, *, shrink: bool = False
+    session: _Session, asked: Question, first: Sequence[str], limit: int = 0, *, shrink: bool = False
 ) -> tuple[str, tuple[str, ...]]:
     """The answer, and the switches that an `unsat` needed; `first` are those to try, for a moment, before all are used."""
+    solver = session.enter(asked.stage)
     solver.run(f"(push)\n{asked.text}")
     told = False
     try:

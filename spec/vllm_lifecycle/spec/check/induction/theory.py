@@ -27,7 +27,7 @@ from vllm_lifecycle.spec.check.induction.ranking import Ranking
 from vllm_lifecycle.spec.check.induction.smtlib import declarations, question, text
 from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.alternation import alternation_edges, alternations, find_cycle
-from vllm_lifecycle.spec.lang.machine import Count, Machine
+from vllm_lifecycle.spec.lang.machine import Action, Count, Machine
 from vllm_lifecycle.spec.lang.sorts import DefinitionError, UninterpretedSort
 
 _STATE = re.compile(r"\bs\.(\w+)")
@@ -134,8 +134,21 @@ class Theory:
 
     def ask(self, obligation: Obligation, without: frozenset[str] = frozenset()) -> Question:
         """What to ask a solver that holds the preamble; the claims `without` must not be used."""
-        said = question(obligation.body.params, obligation.asserted)
-        return Question(self, obligation, said, frozenset(_STATE.findall(said)), without)
+        body, guards, stage = obligation.body, 0, ""
+        if body.action is not None:
+            guards, stage = len(body.action.guards), self._stage(body.action)
+        said = question(body.params[body.own_params :], obligation.asserted[guards:])
+        seen = frozenset(_STATE.findall(stage)).union(_STATE.findall(said))
+        return Question(self, obligation, stage, said, seen, without)
+
+    def _stage(self, action: Action) -> str:
+        if action.name not in self._stages:
+            self._stages[action.name] = question(action.params, (g.term for g in action.guards))
+        return self._stages[action.name]
+
+    @cached_property
+    def _stages(self) -> dict[str, str]:
+        return {}
 
     def beside(self, obligation: Obligation, near: Iterable[Count]) -> tuple[Assumption, ...]:
         """What exact counts say beside an obligation's parameters."""
@@ -147,12 +160,15 @@ class Theory:
 class Question:
     """One obligation put to a solver: first with what is at hand, then with everything.
 
-    `seen` are the state variables that it reads. At hand are the assumptions that read nothing else, and what counters among
-    them say beside the parameters; everything adds the other assumptions, and what the other counts say.
+    `stage` declares the parameters of the action and asserts its guards, the same for all obligations about the action, so
+    that a solver can keep it from one to the next. `seen` are the state variables that it reads. At hand are the
+    assumptions that read nothing else, and what counters among them say beside the parameters; everything adds the other
+    assumptions, and what the other counts say.
     """
 
     theory: Theory
     obligation: Obligation
+    stage: str
     said: str
     seen: frozenset[str]
     without: frozenset[str] = frozenset()
