@@ -26,6 +26,8 @@ from .truth import Step
 from .truth import Transfer as Moving
 
 KINDS = {"receive": Kind.RECEIVE, "send": Kind.SEND, "handoff": Kind.HANDOFF}
+PARAMETERS = {"send": Kind.SEND, "past_key_values": Kind.HANDOFF}
+"""Keys of the final output's transfer parameters: our connector's own one, and that of a hand-off."""
 NAMES = {
     "WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR": Status.WAITING_FOR_GRAMMAR,
     "WAITING_FOR_FSM": Status.WAITING_FOR_GRAMMAR,
@@ -151,9 +153,10 @@ class Observed:
         """Transfers whose parameters were made for the client, or were delivered with the final output."""
         lives = [x for x in self.truth.lives.values() if x.delivered is not None]
         return {
-            (x.rid, KINDS[kind]): True
+            (x.rid, PARAMETERS[key]): True
             for x in lives
-            for kind in (x.delivered if delivered else x.parameters) or ()
+            for key in (x.delivered if delivered else x.parameters) or ()
+            if key in PARAMETERS
         }
 
     def step_holds(self) -> Cells:

@@ -47,6 +47,8 @@ class TruthScript:
         life = self.ledger.life(request)
         sends = bool(life and life.hold and self.ledger.held(blocks))
         self.ledger.finished(request, blocks, sends)
+        if life is not None and sends:
+            life.parameters |= {"send"}
         return sends
 
     def other(self, hook: str, request: Any) -> None:

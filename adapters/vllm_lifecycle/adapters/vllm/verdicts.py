@@ -39,6 +39,7 @@ QUESTIONS = (
             GOES_ON,
             "a_request_that_ended_badly_is_not_waiting_to_be_shipped",
             "a_handoff_names_some_block",
+            "a_request_handed_off_at_its_end_ships_all_its_blocks",
             "a_trigger_mark_belongs_to_a_live_request",
             "the_output_carries_the_parameters_of_every_transfer",
             "only_a_live_request_is_polled_for_or_has_a_chunk",

@@ -1,0 +1,84 @@
+"""vllm-omni's AR scheduler for the explorer: hand-offs and chunks at the hook points of `vllm.extension`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
+
+from vllm_lifecycle.adapters.vllm.binding import Observed
+from vllm_lifecycle.adapters.vllm.compiled import Cells
+from vllm_lifecycle.adapters.vllm.driver import Driver
+from vllm_lifecycle.adapters.vllm.events import Acknowledge, Chunk, Event
+from vllm_lifecycle.adapters.vllm.extension import Extension
+from vllm_lifecycle.adapters.vllm.scope import Scope
+from vllm_lifecycle.adapters.vllm.truth import Step
+
+from .bound import BOUND
+from .chunks import Chunks
+from .config import configure, without_threads
+from .handoffs import Handoffs
+from .scopes import PORTFOLIO
+from .seams import Seams
+
+
+class Omni(Extension):
+    """One driver's hand-offs and chunks."""
+
+    bound: ClassVar[Mapping[str, Callable[[Observed], Cells]]] = BOUND
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__(driver)
+        self.seams = Seams(driver.scheduler)
+        self.handoffs = Handoffs(driver, self.seams)
+        self.chunks = Chunks(driver, self.seams) if driver.scope.chunks else None
+
+    @staticmethod
+    def configure(config: Any, scope: Scope) -> None:
+        configure(config, scope)
+
+    @staticmethod
+    def building() -> AbstractContextManager[object]:
+        return without_threads()
+
+    @staticmethod
+    def portfolio() -> Sequence[Scope]:
+        return PORTFOLIO
+
+    def observe(self) -> None:
+        self.handoffs.observe()
+        if self.chunks:
+            self.chunks.observe()
+
+    def dispatched(self, step: Step) -> None:
+        self.handoffs.dispatched(step)
+
+    def answering(self, step: Step, answer: Any) -> None:
+        self.handoffs.answering(step, answer)
+
+    def candidates(self) -> Iterator[Event]:
+        if self.driver.scope.handoff:
+            yield from self.handoffs.candidates()
+        if self.chunks:
+            yield from self.chunks.candidates()
+
+    def judge(self, event: Event) -> str | None:
+        match event:
+            case Acknowledge():
+                return self.handoffs.judge(event)
+            case Chunk() if self.chunks:
+                return self.chunks.judge(event)
+        return None
+
+    def apply(self, event: Event) -> None:
+        match event:
+            case Acknowledge():
+                self.handoffs.acknowledge(event)
+            case Chunk() if self.chunks:
+                self.chunks.arrive(event)
+
+    def owed(self) -> list[Event]:
+        return [*self.handoffs.owed(), *(self.chunks.owed() if self.chunks else ())]
+
+    def state(self) -> tuple[Any, ...]:
+        return self.handoffs.state(), self.chunks.state() if self.chunks else ()
