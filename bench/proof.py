@@ -17,9 +17,6 @@ import time
 from vllm_lifecycle.spec.check.induction import Answer, Proof, prove, prove_actions
 from vllm_lifecycle.spec.check.induction.second import second_opinion
 from vllm_lifecycle.spec.check.verdict import EXIT_CODES, Outcome
-from vllm_lifecycle.spec.lifecycles.system import SYSTEM
-from vllm_lifecycle.spec.mutants import MUTANTS
-from vllm_lifecycle.spec.properties.ranks import RANKINGS
 
 
 def cpu_seconds() -> float:
@@ -41,6 +38,9 @@ def show(proof: Proof, slowest: int) -> None:
 
 def mutants() -> None:
     """How long the changed actions of each mutant take to be refuted by some claim."""
+    from vllm_lifecycle.spec.lifecycles.system import SYSTEM
+    from vllm_lifecycle.spec.mutants import MUTANTS
+
     times: list[tuple[float, str]] = []
     survivors: list[str] = []
     for name, mutant in MUTANTS.items():
@@ -62,6 +62,10 @@ def mutants() -> None:
 
 def main() -> int:
     """Run and print; the exit code is that of the proof."""
+    # Spawned workers import this file again; the specification comes to them as data.
+    from vllm_lifecycle.spec.lifecycles.system import SYSTEM
+    from vllm_lifecycle.spec.properties.ranks import RANKINGS
+
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -184,17 +184,19 @@ def _subsets(places: list[t.Var]) -> Iterable[tuple[t.Var, ...]]:
     return (c for n in range(min(len(places), 2) + 1) for c in combinations(places, n))
 
 
-def capacity(machine: Machine, name: str) -> str | None:
-    """The constant that bounds a counter and nothing else, so that it only has to be as large as the sort counted over."""
-    sort = machine.var(name).sort
-    if not isinstance(sort, IntSort) or not isinstance(sort.high, str):
-        return None
-    if not any(c.counter == name and t.sort_of(c.member) == BOOL for c in over_individuals(machine)):
-        return None
+def capacities(machine: Machine) -> dict[str, str]:
+    """Counters, each with the constant that bounds it and nothing else: it only has to be as large as the sort counted over."""
     terms = [f.body for a in machine.actions for _, f in a.updates]
     terms += [a.guard for a in machine.actions] + [p.body for p in machine.properties]
     read = {n.name for term in terms for n in t.walk(term) if isinstance(n, t.Const)}
-    return None if sort.high in read else sort.high
+    found: dict[str, str] = {}
+    for count in over_individuals(machine):
+        sort = machine.var(count.counter).sort
+        if t.sort_of(count.member) != BOOL or not isinstance(sort, IntSort):
+            continue
+        if isinstance(sort.high, str) and sort.high not in read:
+            found[count.counter] = sort.high
+    return found
 
 
 def over_individuals(machine: Machine) -> tuple[Count, ...]:

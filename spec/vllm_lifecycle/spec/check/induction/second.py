@@ -79,6 +79,7 @@ class Cvc5:
                 answer = str(command.invoke(solver, symbols)).strip() or answer
         except RuntimeError as error:
             raise SolverError(f"cvc5: {error}") from None
+        answer = answer.partition(" ")[0]  # `unknown (INCOMPLETE)` names the reason
         if answer not in ("sat", "unsat", "unknown"):
             raise SolverError(f"cvc5: {answer}")
         return answer

@@ -64,8 +64,7 @@ class Theory:
     @cached_property
     def capacities(self) -> dict[str, str]:
         """Counters whose upper end is a constant that only has to be large enough."""
-        found = {v.name: counts.capacity(self.machine, v.name) for v in self.machine.vars}
-        return {name: constant for name, constant in found.items() if constant is not None}
+        return counts.capacities(self.machine)
 
     @cached_property
     def assumptions(self) -> tuple[Assumption, ...]:
