@@ -77,7 +77,7 @@ class _Idle:
 @contextmanager
 def without_threads() -> Iterator[None]:
     """While the body runs, the chunk adapter's threads are made of nothing."""
-    base = importlib.import_module(f"{_ADAPTERS}.transfer_adapter.base")
+    base: Any = importlib.import_module(f"{_ADAPTERS}.transfer_adapter.base")
     real = base.threading
     base.threading = SimpleNamespace(Thread=_Idle, Event=real.Event)
     try:

@@ -35,34 +35,42 @@ class Omni(Extension):
 
     @staticmethod
     def configure(config: Any, scope: Scope) -> None:
+        """Hand-off criteria and chunk settings."""
         configure(config, scope)
 
     @staticmethod
     def building() -> AbstractContextManager[object]:
+        """No thread is started."""
         return without_threads()
 
     @staticmethod
     def portfolio() -> Sequence[Scope]:
+        """Hand-offs and chunks first."""
         return PORTFOLIO
 
     def observe(self) -> None:
+        """New marks; one turn of the receiving loop."""
         self.handoffs.observe()
         if self.chunks:
             self.chunks.observe()
 
     def dispatched(self, step: Step) -> None:
+        """The step may ship hand-offs."""
         self.handoffs.dispatched(step)
 
     def answering(self, step: Step, answer: Any) -> None:
+        """The answer may carry acknowledgements."""
         self.handoffs.answering(step, answer)
 
     def candidates(self) -> Iterator[Event]:
+        """Acknowledgements and chunks."""
         if self.driver.scope.handoff:
             yield from self.handoffs.candidates()
         if self.chunks:
             yield from self.chunks.candidates()
 
     def judge(self, event: Event) -> str | None:
+        """The contract's word on acknowledgements and chunks."""
         match event:
             case Acknowledge():
                 return self.handoffs.judge(event)
@@ -71,6 +79,7 @@ class Omni(Extension):
         return None
 
     def apply(self, event: Event) -> None:
+        """An acknowledgement or a chunk."""
         match event:
             case Acknowledge():
                 self.handoffs.acknowledge(event)
@@ -78,7 +87,9 @@ class Omni(Extension):
                 self.chunks.arrive(event)
 
     def owed(self) -> list[Event]:
+        """What a fair worker and a fair former stage do now."""
         return [*self.handoffs.owed(), *(self.chunks.owed() if self.chunks else ())]
 
     def state(self) -> tuple[Any, ...]:
+        """For the canonical form."""
         return self.handoffs.state(), self.chunks.state() if self.chunks else ()

@@ -9,7 +9,7 @@ come in any later answer.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from vllm_lifecycle.adapters.vllm.contract import LEGAL
 from vllm_lifecycle.adapters.vllm.driver import Driver
@@ -18,7 +18,7 @@ from vllm_lifecycle.adapters.vllm.truth import Step, Transfer
 
 from .seams import Seams
 
-KIND = "handoff"
+KIND: Literal["handoff"] = "handoff"
 PARAMETERS = "past_key_values"
 """The key under which the final output names the blocks handed off."""
 UNMATCHED = "an acknowledgement belongs to a hand-off that was shipped and not yet acknowledged"

@@ -35,7 +35,6 @@ NAMES = {
 """vLLM's names for states that the specification calls otherwise."""
 UNBOUND = {
     "blamed": "vLLM attributes no breach",
-    "before": "the waiting order is a policy of vLLM's two queues",
     "fruitless": "inside a pass",
     "fruitless_count": "inside a pass",
     "held": "counted from tables already",
@@ -159,6 +158,16 @@ class Observed:
             if key in PARAMETERS
         }
 
+    def before(self) -> Cells:
+        """Who is ahead of whom in the same waiting queue."""
+        return {
+            (rid, behind): True
+            for queue in (self.s.waiting, self.s.parked)
+            for place, rid in enumerate(queue)
+            for behind in queue[place + 1 :]
+            if behind != rid
+        }
+
     def step_holds(self) -> Cells:
         newest = self.slots[-1][0] if self.slots else 0
         return {(newest, b): True for b in self.s.deferred}
@@ -260,6 +269,7 @@ BOUND: dict[str, Callable[[Observed], Cells]] = {
     "status": Observed.status,
     "announced": lambda o: _flag(rid for rid in o.truth.lives if o.told_new(rid)),
     "kv_holding": lambda o: _flag(rid for rid, r in o.live.items() if r.computed and r.status != "RUNNING"),
+    "before": Observed.before,
     "in_waiting": lambda o: o.members("waiting", "waiting (2)"),
     "in_running": lambda o: o.members("running"),
     "incarnation": Observed.incarnation,

@@ -59,8 +59,8 @@ def vllm_version() -> str:
     return str(vllm.__version__)
 
 
-def load_class(target: str) -> type[Any]:
-    """The scheduler class named `pkg.mod:Class` or `pkg.mod.Class`; raises Unusable when it is none."""
+def load(target: str) -> type[Any]:
+    """The class named `pkg.mod:Class` or `pkg.mod.Class`; raises Unusable when there is none."""
     module, _, name = target.partition(":") if ":" in target else target.rpartition(".")
     if not module or not name:
         raise Unusable(f"{target!r} names no class: write pkg.mod:Class")
@@ -71,7 +71,13 @@ def load_class(target: str) -> type[Any]:
     except Exception as error:
         raise Unusable(f"cannot import {module}: {type(error).__name__}: {error}") from None
     if not inspect.isclass(found):
-        raise Unusable(f"{target} is a {type(found).__name__}, not a class: name a scheduler class")
+        raise Unusable(f"{target} is a {type(found).__name__}, not a class: name a class")
+    return found
+
+
+def load_class(target: str) -> type[Any]:
+    """The scheduler class of that name; raises Unusable when it is none."""
+    found = load(target)
     missing = [
         n
         for n in ("add_request", "schedule", "update_from_output", "finish_requests")
@@ -192,6 +198,8 @@ class Workshop:
                 kv_role="kv_both",
                 **({"kv_load_failure_policy": s.load_failures} if s.load_failures else {}),
             )
+        if s.adapters:
+            parts["lora_config"] = fitting(c.LoRAConfig, max_loras=1, max_lora_rank=16, lora_dtype="auto")
         if s.drafts:
             parts["speculative_config"] = c.SpeculativeConfig(
                 method="ngram_gpu" if s.asynchronous else "ngram",
@@ -266,13 +274,14 @@ class Workshop:
         return self._sampling[key]
 
     def request(self, rid: str, tokens: list[int], answer: int, order: int, **more: Any) -> Any:
-        """A request; `more` may hold priority, resumable, grammar, mm_features."""
+        """A request; `more` may hold priority, resumable, grammar, pooling, lora_request, mm_features."""
+        pooling, grammar = bool(more.pop("pooling", False)), bool(more.pop("grammar", False))
         values = {
             "request_id": rid,
             "external_req_id": rid,
             "prompt_token_ids": tokens,
-            "sampling_params": self.sampling(answer, bool(more.pop("grammar", False))),
-            "pooling_params": None,
+            "sampling_params": None if pooling else self.sampling(answer, grammar),
+            "pooling_params": self.pooling if pooling else None,
             "eos_token_id": None,
             "arrival_time": float(order),
             "block_hasher": self.hasher,
@@ -280,19 +289,36 @@ class Workshop:
         }
         return self.request_cls(**{k: v for k, v in values.items() if k in self._request_names})
 
+    @cached_property
+    def pooling(self) -> Any:
+        """Parameters of a pooling request: its output is one vector when its prompt is computed."""
+        return importlib.import_module("vllm.pooling_params").PoolingParams(task="embed")
+
+    @cached_property
+    def vector(self) -> Any:
+        """The output of a pooling request."""
+        import torch
+
+        return torch.zeros(1)
+
+    def adapter(self, number: int) -> Any:
+        """A LoRA adapter by number."""
+        request = importlib.import_module("vllm.lora.request").LoRARequest
+        return request(lora_name=f"adapter{number}", lora_int_id=number, lora_path="none")
+
     def images(self, count: int, family: int) -> list[Any]:
         """Encoder inputs of a request."""
         return images(count, family, self.scope.encoder == "encoder-decoder")
 
-    def answer(self, sampled: dict[str, list[int]], report: Any) -> Any:
-        """A worker's answer for the ids of `sampled`, in that order."""
+    def answer(self, sampled: dict[str, list[int]], report: Any, pooled: frozenset[str] = frozenset()) -> Any:
+        """A worker's answer for the ids of `sampled`, in that order; those of `pooled` have their vector."""
         values = {
             "req_ids": list(sampled),
             "req_id_to_index": {rid: i for i, rid in enumerate(sampled)},
             "sampled_token_ids": list(sampled.values()),
             "logprobs": None,
             "prompt_logprobs_dict": {},
-            "pooler_output": None,
+            "pooler_output": [self.vector if rid in pooled else None for rid in sampled] if pooled else None,
             "kv_connector_output": report,
         }
         return self.answer_cls(**{k: v for k, v in values.items() if k in self._answer_names})

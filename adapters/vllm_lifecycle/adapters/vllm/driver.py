@@ -208,7 +208,10 @@ class Driver:
             "priority": event.priority,
             "resumable": event.session,
             "grammar": event.grammar,
+            "pooling": event.pooling,
         }
+        if event.adapter:
+            more["lora_request"] = self.shop.adapter(event.adapter)
         if event.images:
             more["mm_features"] = self.shop.images(event.images, event.family)
         request = self.shop.request(rid, tokens, event.answer, order, **more)
@@ -226,6 +229,7 @@ class Driver:
             answer=event.answer,
             session=event.session,
             order=order,
+            pooling=event.pooling,
             priority=event.priority,
             grammar="pending" if event.grammar else "",
         )

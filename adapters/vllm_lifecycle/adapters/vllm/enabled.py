@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
 from .contract import IMPOSSIBLE, LEGAL, judge
 from .driver import Driver
@@ -89,7 +90,7 @@ def adds(driver: Driver) -> Iterator[Event]:
     rids = list(lives)
     if len(rids) < scope.requests:
         rids.append(f"r{len(rids)}")
-    shapes = product(
+    shapes: Iterator[tuple[Any, ...]] = product(
         scope.prompts,
         scope.answers,
         scope.sharing,
@@ -99,18 +100,10 @@ def adds(driver: Driver) -> Iterator[Event]:
         (False, True) if scope.sessions else (False,),
         (False, True) if scope.grammar else (False,),
         (0, 1) if scope.encoder else (0,),
+        (False, True) if scope.pooling else (False,),
+        range(1, scope.adapters + 1) if scope.adapters else (0,),
     )
-    for prompt, answer, shared, priority, match, hold, session, grammar, images in shapes:
-        for rid in rids:
-            yield Add(
-                rid,
-                prompt,
-                answer,
-                0 if shared else 1 + driver.truth.adds,
-                priority,
-                match,
-                hold,
-                session,
-                grammar,
-                images,
-            )
+    for prompt, answer, shared, priority, match, hold, session, grammar, images, pooling, adapter in shapes:
+        family = 0 if shared else 1 + driver.truth.adds
+        features = (priority, match, hold, session, grammar, images, pooling, adapter)
+        yield from (Add(rid, prompt, answer, family, *features) for rid in rids)

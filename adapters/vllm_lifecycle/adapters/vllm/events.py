@@ -31,6 +31,8 @@ class Add:
     session: bool = False
     grammar: bool = False
     images: int = 0
+    pooling: bool = False
+    adapter: int = 0
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,8 @@ def describe(event: Event) -> str:
             extra += ["streaming session"] if event.session else []
             extra += ["structured output"] if event.grammar else []
             extra += [f"{event.images} image(s)"] if event.images else []
+            extra += ["pooling"] if event.pooling else []
+            extra += [f"LoRA adapter {event.adapter}"] if event.adapter else []
             tail = f" ({', '.join(extra)})" if extra else ""
             return f"add_request({event.rid}): prompt {event.prompt}, max_tokens {event.answer}{tail}"
         case Abort():

@@ -64,8 +64,8 @@ class Watched(Driver):
 
     def __init__(self, scheduler: Any) -> None:
         self.scheduler = scheduler
-        self.scope = scope_of(scheduler)
         self.observer = Observer(scheduler)
+        self.scope = scope_of(scheduler)
         self.truth = Truth()
         self.extension = Extension(self)
 

@@ -8,10 +8,13 @@ whole.  The continuation is deterministic; states that it passed through with a 
 
 from __future__ import annotations
 
+from collections import Counter
+
 from .canonical import Key, state_key
 from .driver import Driver
 from .events import Answer, Decide, Event, Grammar, Report, Resume, Schedule
-from .scope import NO_MATCH
+from .scope import NO_MATCH, Scope
+from .snapshot import RequestView, Snapshot
 from .verdicts import LEAK, STUCK
 from .violation import Violation
 
@@ -104,10 +107,18 @@ def _verdict(driver: Driver, idle: int) -> Violation | None:
                 f"{life.rid} is {view.status} for ever: it needs {need} of {room} blocks, every transfer was "
                 f"acknowledged and every step answered, and {idle} passes brought nothing"
             )
-            return Violation(STUCK, life.rid, text, f"{view.status} in {'/'.join(view.queues)}")
+            return Violation(STUCK, life.rid, text, _mechanism(s, view, scope))
     if not waiting and not truth.steps and s.free_count != scope.blocks:
         lost = scope.blocks - s.free_count
         return Violation(
             LEAK, "pool", f"all requests ended and all transfers are done, {lost} blocks stay held"
         )
     return None
+
+
+def _mechanism(s: Snapshot, stuck: RequestView, scope: Scope) -> str:
+    """Where the stuck request is, and who has the blocks meanwhile."""
+    where = f"{stuck.status} in {'/'.join(stuck.queues) or 'no queue'}"
+    holders = Counter(r.status for r in s.requests if r.table)
+    held = ", ".join(f"{n} {status}" for status, n in sorted(holders.items())) or "nobody"
+    return f"{where}; blocks are held by {held}{'; look-ahead' if scope.drafts else ''}"

@@ -47,11 +47,13 @@ class Finding:
     events: tuple[Event, ...]
     steps: tuple[StepLine, ...]
     outlook: str = ""
+    kind: str = ""
+    """Tells different mechanisms of one claim apart."""
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        """Findings with the same key are one finding: the claim, the line, and the call from outside that led there."""
-        return self.claim, self.site, type(self.events[-1]).__name__ if self.events else ""
+    def key(self) -> tuple[str, str, str, str]:
+        """Findings with the same key are one finding: claim, line, the call from outside that led there, mechanism."""
+        return self.claim, self.site, type(self.events[-1]).__name__ if self.events else "", self.kind
 
     @property
     def known_as(self) -> tuple[str, str, str, str]:
@@ -123,6 +125,7 @@ def tell(shop: Workshop, target: str, failure: Failure, site: str) -> Finding:
         scope=shop.scope,
         events=failure.events,
         steps=tuple(steps),
+        kind=failure.kind,
         outlook="then everybody but the scheduler goes on fairly" if failure.after == "fairness" else "",
     )
 

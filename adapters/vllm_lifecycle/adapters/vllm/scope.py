@@ -7,7 +7,7 @@ Rejected: one scope with every feature on (too wide to be exhausted); a scope pe
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Level = Literal["legal", "hostile"]
@@ -61,9 +61,10 @@ class Scope:
     `blocks` are usable ones (vLLM's null block is added on top); `depth` is the number of steps that may be in flight;
     `adds` bounds the client's requests in one sequence and `requests` how many ids it uses at once; `events` bounds
     the length of a sequence in the exhaustive search, `walk` in the random one.  `sharing` says whether prompts share
-    their prefix with each other or with none.  `handoff` says when blocks are handed to a next stage (when the request ends,
-    or at a trigger before), `late_acknowledgements` that its acknowledgement may come in any later answer, `chunks` that
-    input comes in pieces from a former stage.
+    their prefix with each other or with none.  `adapters` is the number of LoRA adapters in use, of which one at a time may
+    run.  `handoff` says when blocks are handed to a next stage (when the request ends, or at a trigger before),
+    `late_acknowledgements` that its acknowledgement may come in any later answer, `chunks` that input comes in pieces from
+    a former stage.
     """
 
     name: str
@@ -94,6 +95,8 @@ class Scope:
     encoder: Literal["", "decoder-only", "encoder-decoder"] = ""
     resets: bool = False
     pauses: bool = False
+    pooling: bool = False
+    adapters: int = 0
     handoff: Handoff = ""
     late_acknowledgements: bool = False
     chunks: bool = False
@@ -103,6 +106,10 @@ class Scope:
     walk: int = 30
     share: float = 1.0
     tags: tuple[str, ...] = field(default=())
+
+    def judging(self, connector: str) -> Scope:
+        """The scope with a connector of the user's (`pkg.mod:Class`), whose matches and sends are its own."""
+        return replace(self, connector_class=connector, matches=(NO_MATCH,), holds=(False,))
 
     def need(self, tokens: int) -> int:
         """Blocks that a request of `tokens` tokens needs when it is alone."""

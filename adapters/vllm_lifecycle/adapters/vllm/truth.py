@@ -43,6 +43,7 @@ class Life:
     delivered: frozenset[str] | None = None
     """Transfers whose parameters the final output carried; None while there was no final output."""
     handoffs: int = 0
+    pooling: bool = False
 
 
 @dataclass

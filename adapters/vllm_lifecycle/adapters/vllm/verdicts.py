@@ -17,7 +17,7 @@ from vllm_lifecycle.spec.lifecycles.system import SYSTEM
 from vllm_lifecycle.spec.lifecycles.vocabulary import Flight
 
 from .binding import BOUND, bind, constants, individuals
-from .compiled import Check, Sparse, compile_claim, compile_count, parameters
+from .compiled import Cells, Check, Sparse, compile_claim, compile_count, parameters
 from .driver import Driver
 from .events import Event, Schedule
 from .questions import POLICY, policy_violations
@@ -30,6 +30,7 @@ SURVIVES = "the_engine_survives_every_end_of_a_request"
 SURVIVES_EVENT = "the_engine_never_dies"
 STUCK = "something_that_fits_is_eventually_scheduled"
 LEAK = "a_finished_request_is_eventually_freed"
+KEEPS_ORDER = "requests_that_stay_waiting_keep_their_order"
 GOES_ON = "a_pass_goes_on_after_a_preemption"
 QUESTIONS = (
     frozenset(
@@ -37,6 +38,7 @@ QUESTIONS = (
             "running_and_loading_requests_fit_the_slots",
             "a_request_can_fit_an_empty_pool",
             GOES_ON,
+            KEEPS_ORDER,
             "a_request_that_ended_badly_is_not_waiting_to_be_shipped",
             "a_handoff_names_some_block",
             "a_request_handed_off_at_its_end_ships_all_its_blocks",
@@ -129,6 +131,8 @@ class Judge:
                 falls = claim.check(new, new, people, numbers)
             elif old is None:
                 continue
+            elif claim.of.name == KEEPS_ORDER:
+                falls = claim.check({**old, "before": _still_together(old, new)}, new, people, numbers)
             elif claim.of.name == GOES_ON:
                 middle = self._end_of_pass(driver, event, before, now, new)
                 falls = claim.check(middle, new, people, numbers) if middle is not None else []
@@ -175,6 +179,12 @@ class Judge:
                     where = ", ".join(map(str, args))
                     out.append(Violation(f"{name}_stays_in_range", where, f"{name}[{where}] is {value}"))
         return out
+
+
+def _still_together(old: Sparse, new: Sparse) -> Cells:
+    """Who was ahead of whom, of those that are in one queue before and after (vLLM has two waiting queues)."""
+    ahead = new["before"]
+    return {(x, y): True for x, y in old["before"] if (x, y) in ahead or (y, x) in ahead}
 
 
 def death_claim(driver: Driver, machine: Machine = SYSTEM) -> str:

@@ -95,10 +95,11 @@ def answer_step(driver: Driver, event: Answer) -> None:
     truth.undelivered.clear()
     report = shop.report(set(out.sent), set(out.received), set(out.failed), out.bad_blocks) if out else None
     sampled: dict[str, list[int]] = {}
+    pooled = frozenset(r for r in step.samples if r in truth.lives and truth.lives[r].pooling)
     for rid in step.tokens:
         if rid == event.omit:
             continue
-        if rid not in step.samples or rid == event.empty:
+        if rid not in step.samples or rid in pooled or rid == event.empty:
             sampled[rid] = []
         elif rid == event.stop:
             sampled[rid] = [STOP_TOKEN]
@@ -106,7 +107,7 @@ def answer_step(driver: Driver, event: Answer) -> None:
             sampled[rid] = [SENTINEL_TOKEN]
         else:
             sampled[rid] = [TOKEN] * (1 + min(event.accepted, step.drafts.get(rid, 0)))
-    answer = shop.answer(sampled, report)
+    answer = shop.answer(sampled, report, pooled - {event.empty})
     driver.extension.answering(step, answer)
     record_outputs(truth, driver.scheduler.update_from_output(step.output, answer))
     if driver.scope.drafts and not driver.scope.asynchronous and step.tokens:
