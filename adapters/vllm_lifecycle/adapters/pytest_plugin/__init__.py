@@ -23,7 +23,7 @@ Watch = Callable[..., "Monitor"]
 
 
 def lifecycle_check(
-    scheduler: type[Any] | str,
+    scheduler: type[Any] | str = "vllm",
     *,
     scope: str | Scope | Sequence[str | Scope] = (),
     contract: str = "legal",
@@ -35,10 +35,11 @@ def lifecycle_check(
 ) -> Exploration:
     """Explore a scheduler class and fail the test with the shortest sequence of each finding.
 
-    `scope` is one or several scopes or their names (see `vllm-lifecycle explore`), all of the contract's when none is given;
-    `connector` is a KV connector class of yours, which then answers for itself. `accept` names properties whose fall is known.
-    Findings that vLLM's own class shows on the same sequence are its own and do not fail the test, unless `inherited` is set.
-    The exploration is returned: its coverage says what was searched. A target that cannot be explored fails with one line.
+    `scope` is one or several scopes or their names, all of the contract's when none is given. `accept` names properties whose
+    fall is known. `connector` is a KV connector class of yours, which then answers for itself; only what is its fault fails the
+    test. Without it, what vLLM's own class shows on the same sequence is vLLM's and does not fail the test; `inherited` makes
+    all findings count. The exploration is returned: its coverage says what was searched. A target that cannot be explored fails
+    with one line.
     """
     from vllm_lifecycle.adapters.pytest_plugin import exploring
 

@@ -2,7 +2,8 @@
 
 A finding belongs to the class under test when its sequence does not bring down the same property on the vLLM class that it is
 derived from: one replay each, no second search. Rejected: comparing with a list of known findings (a class made in a test has no
-place to keep one; the command line has `--baseline`).
+place to keep one; the command line has `--baseline`).  With a connector of the user's, the findings are those that are the
+connector's fault.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from typing import Any
 
 from vllm_lifecycle.adapters.vllm import explore as explorer
 from vllm_lifecycle.adapters.vllm import given
-from vllm_lifecycle.adapters.vllm.config import Unusable, load_class
+from vllm_lifecycle.adapters.vllm.config import STOCK, Unusable, load_class
 from vllm_lifecycle.adapters.vllm.correspondence import MissingSeam
 from vllm_lifecycle.adapters.vllm.explore import Exploration
 from vllm_lifecycle.adapters.vllm.portfolio import PORTFOLIO
 from vllm_lifecycle.adapters.vllm.report import Finding
 from vllm_lifecycle.adapters.vllm.rerun import rerun
 from vllm_lifecycle.adapters.vllm.saved import Saved
-from vllm_lifecycle.adapters.vllm.scope import NO_MATCH, Scope
-from vllm_lifecycle.adapters.vllm.target import check_target
+from vllm_lifecycle.adapters.vllm.scope import Scope
+from vllm_lifecycle.adapters.vllm.target import check_connector, check_target
 from vllm_lifecycle.spec.check.verdict import Outcome
 
 UPSTREAM = ("vllm", "vllm_omni")
@@ -47,20 +48,22 @@ def explore(
     target = named(scheduler)
     wanted = scopes(scope, contract)
     if connector is not None:
-        wanted = [judging(s, named(connector)) for s in wanted if s.connector]
+        wanted = [s.judging(named(connector)) for s in wanted if s.connector]
         if not wanted:
             raise Refused(
                 "none of these scopes has a connector: choose from " + ", ".join(_connected(contract))
             )
     try:
         check_target(target)
+        if connector is not None:
+            check_connector(named(connector))
         found = explorer.explore(target, wanted, seed, seconds)
         base = upstream(load_class(target))
-        mine = [
-            f
-            for f in found.findings
-            if f.claim not in accept and (inherited or connector is not None or not is_inherited(f, base))
-        ]
+        told = [f for f in found.findings if f.claim not in accept]
+        if connector is not None and not inherited:
+            mine = [f for f in told if f.fault == "connector"]
+        else:
+            mine = [f for f in told if inherited or not is_inherited(f, base)]
     except (Unusable, MissingSeam) as why:
         raise Refused(str(why)) from None
     return found, mine
@@ -69,7 +72,7 @@ def explore(
 def named(cls: type[Any] | str) -> str:
     """`pkg.mod:Class` of a class; one that cannot be imported by its name is given one."""
     if isinstance(cls, str):
-        return cls
+        return STOCK if cls == "vllm" else cls
     there = getattr(sys.modules.get(cls.__module__), cls.__qualname__, None)
     return f"{cls.__module__}:{cls.__qualname__}" if there is cls else given.give(cls)
 
@@ -86,11 +89,6 @@ def scopes(scope: str | Scope | Sequence[str | Scope], contract: str) -> list[Sc
             raise Refused(f"unknown scope {one!r}: choose from {', '.join(on_offer)}")
         out.append(on_offer[one] if isinstance(one, str) else one)
     return out or of_contract
-
-
-def judging(scope: Scope, connector: str) -> Scope:
-    """The scope with a connector of the user's, whose matches and sends are its own."""
-    return replace(scope, connector_class=connector, matches=(NO_MATCH,), holds=(False,))
 
 
 def _connected(contract: str) -> list[str]:

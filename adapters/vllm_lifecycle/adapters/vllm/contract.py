@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from . import rules
 from .driver import Driver
 from .events import (
     Abort,
@@ -87,9 +88,9 @@ def _add(driver: Driver, event: Add) -> Judgement:
         return IMPOSSIBLE
     life = truth.lives.get(event.rid)
     if life is not None and not life.client_done:
-        return IMPOSSIBLE if life.session else "an id in use is not sent again"
+        return IMPOSSIBLE if life.session else rules.ID_IN_USE
     if event.match.span == "all" and not event.match.between_steps:
-        return "a synchronous match leaves a token to compute"
+        return rules.TOKEN_LEFT
     return LEGAL
 
 
@@ -101,10 +102,10 @@ def _answer(driver: Driver, event: Answer) -> Judgement:
     if not chosen <= step.samples:
         return IMPOSSIBLE
     if event.omit:
-        return "the worker answers for every scheduled id" if event.omit in step.tokens else IMPOSSIBLE
+        return rules.EVERY_ID_ANSWERED if event.omit in step.tokens else IMPOSSIBLE
     if event.accepted < 9 and not any(step.drafts.values()):
         return IMPOSSIBLE
-    return "a request whose tokens are all computed samples one" if event.empty else LEGAL
+    return rules.A_TOKEN_IS_SAMPLED if event.empty else LEGAL
 
 
 def _report(driver: Driver, event: Report) -> Judgement:
@@ -115,9 +116,7 @@ def _report(driver: Driver, event: Report) -> Judgement:
     if event.kind == "block failed":
         if not truth.reportable("receive", rid) and rid not in truth.steps[0].loads:
             return IMPOSSIBLE
-        return (
-            LEGAL if driver.scope.groups == 1 else "a load failure of a hybrid model is reported by request"
-        )
+        return LEGAL if driver.scope.groups == 1 else rules.HYBRID_FAILS_BY_REQUEST
     if event.kind == "receive failed" and "failed receives" not in driver.shop.offers:
         return IMPOSSIBLE
     if truth.reportable(kind, rid):
@@ -126,4 +125,4 @@ def _report(driver: Driver, event: Report) -> Judgement:
         truth.outbox.sent if kind == "send" else truth.outbox.received
     ):
         return IMPOSSIBLE
-    return "a report belongs to a transfer that was announced and not yet reported"
+    return rules.REPORT_OF_A_TRANSFER

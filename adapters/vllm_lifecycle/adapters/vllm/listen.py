@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from . import rules
 from .ledger import Groups, Ledger
 
 Breach = Callable[[str], None]
@@ -31,13 +32,13 @@ def broken_rule(known: int, local: int, extra: int | None, between: bool) -> str
     if extra is None:
         return ""
     if extra < 0:
-        return "a match is not negative"
+        return rules.MATCH_NOT_NEGATIVE
     if between and not extra:
-        return "a match of nothing is not loaded between steps"
+        return rules.NOTHING_BETWEEN_STEPS
     if local + extra > known:
-        return "a match is no longer than the request"
+        return rules.MATCH_WITHIN_REQUEST
     if extra and not between and local + extra == known:
-        return "a synchronous match leaves a token to compute"
+        return rules.TOKEN_LEFT
     return ""
 
 
@@ -62,9 +63,10 @@ def listen(connector: Any, ledger: Ledger, breach: Breach) -> None:
 
     connector.get_num_new_matched_tokens = matched
     connector.update_state_after_alloc = allocated
+    told: list[Any] = []
     for hook, grouped in (("request_finished", False), ("request_finished_all_groups", True)):
         if hasattr(connector, hook):
-            setattr(connector, hook, _finishing(getattr(connector, hook), ledger, grouped))
+            setattr(connector, hook, _finishing(getattr(connector, hook), ledger, grouped, told))
 
 
 def _surviving(hook: Any, breach: Breach) -> Any:
@@ -72,19 +74,24 @@ def _surviving(hook: Any, breach: Breach) -> Any:
         try:
             return hook(*args, **more)
         except Exception:
-            breach("no exception leaves a hook of the connector")
+            breach(rules.HOOKS_RETURN)
             raise
 
     return called
 
 
-def _finishing(finish: Any, ledger: Ledger, grouped: bool) -> Any:
-    """Both forms of the hook are one call of the scheduler; a form that calls the other is written down once."""
+def _finishing(finish: Any, ledger: Ledger, grouped: bool, told: list[Any]) -> Any:
+    """A form of the hook; when one form calls the other, what the outer one answers counts."""
 
     def finished(request: Any, block_ids: Any) -> tuple[bool, Any]:
         blocks = _groups(block_ids if grouped else (block_ids,))
-        sends, parameters = finish(request, block_ids)
-        ledger.finished(request, blocks, bool(sends))
+        told.append(request)
+        try:
+            sends, parameters = finish(request, block_ids)
+        finally:
+            told.pop()
+        if not told:
+            ledger.finished(request, blocks, bool(sends))
         return sends, parameters
 
     return finished

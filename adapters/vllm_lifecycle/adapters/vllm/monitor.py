@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from . import rules
 from .binding import bind
 from .compiled import Sparse
 from .driver import Driver, EngineDied
@@ -185,7 +186,7 @@ class Monitor:
         if known is not None:
             truth.past.append(known)
             if not known.client_done:
-                self.breach("client", "an id in use is not sent again")
+                self.breach("client", rules.ID_IN_USE)
         event = Add(
             rid, request.num_prompt_tokens, request.max_tokens, priority=request.priority, session=session
         )
@@ -230,12 +231,12 @@ class Monitor:
         output, answer = (*args, *more.values())[:2]
         step = next((s for s in self.truth.steps if s.output is output), None)
         if step is None:
-            self.breach("worker", "an answer belongs to a step in flight")
+            self.breach("worker", rules.ANSWER_OF_A_STEP)
         else:
             if step is not self.truth.steps[0]:
-                self.breach("worker", "steps are answered in the order of their dispatch")
+                self.breach("worker", rules.ANSWERED_IN_ORDER)
             if set(step.tokens) - set(answer.req_ids):
-                self.breach("worker", "the worker answers for every scheduled id")
+                self.breach("worker", rules.EVERY_ID_ANSWERED)
             self.truth.steps.remove(step)
         self._reports(answer.kv_connector_output, step)
 
@@ -251,6 +252,8 @@ class Monitor:
             return
         failed = set(getattr(report, "failed_recving", None) or ())
         self.truth.mishap |= bool(failed or report.invalid_block_ids)
+        if report.invalid_block_ids and self.world.scope.groups > 1:
+            self.breach("connector", rules.HYBRID_FAILS_BY_REQUEST)
         for rid in (report.finished_recving or set()) | failed:
             moving = self._reported("receive", rid, step)
             self.truth.delivered |= {(rid, moving.epoch)} if moving else set()
@@ -261,7 +264,7 @@ class Monitor:
         moving = self.truth.transfer(kind, rid)
         late = step is None or moving is None or moving.announced is None or moving.announced > step.number
         if late:
-            self.breach("connector", "a report belongs to a transfer that was announced and not yet reported")
+            self.breach("connector", rules.REPORT_OF_A_TRANSFER)
         if moving is not None:
             self.truth.transfers.remove(moving)
         return moving

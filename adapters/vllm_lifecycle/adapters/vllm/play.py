@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from . import rules
 from .binding import bind
 from .canonical import Key
 from .compiled import Sparse
@@ -136,7 +137,7 @@ class Game:
             return None
         waiting = self.driver.truth.lives.get(v.subject)
         if waiting is not None and waiting.undecided:
-            self.breaches.append(("connector", "a match is decided in the end"))
+            self.breaches.append(("connector", rules.DECIDED_IN_THE_END))
         count = len(self.breaches)
         return Failure(v.claim, v.subject, v.message, "", self.events, "fairness", v.kind, count)
 

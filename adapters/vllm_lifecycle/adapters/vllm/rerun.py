@@ -3,7 +3,8 @@
 The whole sequence is played and judged; the verdict is about the saved property alone, other properties that fall on the way
 are told.  An event that is impossible where it stands (this release never came to that point, or has no such feature) is left out
 and named; a property that did not fall is then not established, since the sequence that it fell by was not played.  When the
-engine dies by something else before the end, that is a refutation of its own.
+engine dies by something else before the end, that is a refutation of its own.  After another property fell the books are wrong,
+and how things would go on fairly says nothing: progress is then not established.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from .events import Event, describe
 from .play import Failure, Game
 from .report import StepLine, changes
 from .saved import Saved
+from .verdicts import LEAK, STUCK
+
+FORESIGHT = frozenset({STUCK, LEAK})
+"""Properties that are judged by going on fairly after the sequence."""
 
 
 @dataclass(frozen=True)
@@ -76,13 +81,14 @@ def rerun(saved: Saved) -> Replay:
     left_out: list[str] = []
     with patience(PATIENCE):
         dead = not all(_play(game, event, failures, steps, left_out) for event in saved.events)
-        fell = any(f.claim == saved.claim for f in failures)
-        if not dead and not fell:
+        noise = any(f.final for f in failures)
+        if not noise:
             last = game.outlook(set())
             failures += [last] if last else []
-            fell = last is not None and last.claim == saved.claim
             dead = last is not None and bool(last.site)
-    open_or_holds = Outcome.NOT_ESTABLISHED if left_out else Outcome.HOLDS
+    fell = any(f.claim == saved.claim for f in failures)
+    unseen = bool(left_out) or (noise and saved.claim in FORESIGHT)
+    open_or_holds = Outcome.NOT_ESTABLISHED if unseen else Outcome.HOLDS
     outcome = Outcome.REFUTED if fell or dead else open_or_holds
     return Replay(saved, shop.version, outcome, tuple(steps), tuple(failures), tuple(left_out))
 

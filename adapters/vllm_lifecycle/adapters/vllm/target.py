@@ -6,17 +6,18 @@ target that cannot be used, not a finding.  What a call of the scheduler does la
 
 from __future__ import annotations
 
+import importlib
 import sys
 from typing import Any
 
-from .config import Unusable, load_class, vllm_version
+from .config import Unusable, load, load_class, vllm_version
 from .driver import Endless, patience
 
 IMPORT_SECONDS = 120.0
 """Importing vLLM itself takes up to half a minute on a busy machine."""
 BUILD_SECONDS = 30.0
 
-__all__ = ["Unusable", "build", "check_target", "find_modules"]
+__all__ = ["Unusable", "build", "check_connector", "check_target", "find_modules"]
 
 
 def find_modules() -> None:
@@ -36,6 +37,20 @@ def check_target(target: str) -> str:
     except SystemExit as end:
         raise Unusable(f"importing {target} ends the program: SystemExit({end.code!r})") from None
     return version
+
+
+def check_connector(target: str) -> None:
+    """Raise Unusable when the name is that of no KV connector class."""
+    base = "vllm.distributed.kv_transfer.kv_connector.v1.base"
+    try:
+        with patience(IMPORT_SECONDS):
+            found, wanted = load(target), importlib.import_module(base).KVConnectorBase_V1
+    except Endless:
+        raise Unusable(f"importing {target} does not end within {IMPORT_SECONDS:g} s") from None
+    except SystemExit as end:
+        raise Unusable(f"importing {target} ends the program: SystemExit({end.code!r})") from None
+    if not issubclass(found, wanted):
+        raise Unusable(f"{target} is no KV connector: derive it from {base}.KVConnectorBase_V1")
 
 
 def build(shop: Any) -> None:
