@@ -1,8 +1,8 @@
 """The former stage and the receiving thread of the chunk adapter, played between calls of the scheduler.
 
 A former stage produces chunks for a request in order, one at a time, until the last one; it learns late that a client went
-away, so a chunk may still come for a request that was aborted.  The receiving loop takes each polled request once, finds
-its chunk or puts the request back.
+away, so a chunk may still come for a request that was aborted.  The receiving loop takes the polled requests, finds their
+chunks or puts them back.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class Chunks:
         self.adapter: Any = seams.get("chunk adapter")
         self.produced: Counter[Owner] = Counter()
         self.ended: set[Owner] = set()
+        self.in_hand: list[Any] = []
+        """Requests that the receiving loop has taken and not yet put back."""
 
     @property
     def store(self) -> ChunkStore:
@@ -38,13 +40,20 @@ class Chunks:
         return found
 
     def observe(self) -> None:
-        """One turn of the receiving loop: each polled request is looked up once."""
+        """The receiving loop goes on: what it has in hand is looked up, then it takes what is polled for next.
+
+        A call of the scheduler always finds it with requests in hand, which is when the two threads get into each other's
+        way; a thread that is quicker sees no more than this one.
+        """
         adapter = self.adapter
-        for _ in range(len(adapter._pending_load_reqs)):
-            request = adapter._pending_load_reqs.popleft()
+        self.in_hand += adapter._pending_load_reqs
+        adapter._pending_load_reqs.clear()
+        for request in self.in_hand:
             adapter.request_ids_mapping[request.request_id] = request.external_req_id
             if not adapter._poll_single_request(request):
                 adapter._pending_load_reqs.append(request)
+        self.in_hand = list(adapter._pending_load_reqs)
+        adapter._pending_load_reqs.clear()
 
     def _owner(self, rid: str) -> Owner | None:
         life = self.driver.truth.lives.get(rid)
@@ -82,7 +91,7 @@ class Chunks:
 
     def polled(self) -> set[str]:
         """Ids that the adapter polls for."""
-        return {request.request_id for request in self.adapter._pending_load_reqs}
+        return {r.request_id for r in (*self.in_hand, *self.adapter._pending_load_reqs)}
 
     def ready(self) -> set[str]:
         """Ids with a chunk that was not consumed."""
@@ -93,7 +102,7 @@ class Chunks:
         adapter, lives = self.adapter, self.driver.truth.lives
         owners = [(rid, life.epoch) for rid, life in lives.items()]
         return (
-            tuple(request.request_id for request in adapter._pending_load_reqs),
+            tuple(r.request_id for r in self.in_hand),
             tuple(sorted(adapter._finished_load_reqs)),
             tuple(sorted(adapter.requests_with_ready_chunks)),
             tuple(sorted(adapter.finished_requests)),

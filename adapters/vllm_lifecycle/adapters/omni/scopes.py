@@ -70,5 +70,16 @@ PORTFOLIO: tuple[Scope, ...] = (
         share=3.0,
     ),
     Scope("chunks and hand-off", adds=3, chunks=True, handoff="end", late_acknowledgements=True),
+    Scope(
+        "chunks and failed loads",
+        depth=2,
+        connector=True,
+        matches=(NO_MATCH, Match("block")),
+        load_failures="fail",
+        chunks=True,
+        answers=(3,),
+        sharing=(False,),
+    ),
+    Scope("hand-off of two groups", groups=2, blocks=8, handoff="end", late_acknowledgements=True),
     *STOCK,
 )
