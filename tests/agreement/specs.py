@@ -312,12 +312,21 @@ class _Writer:
         def body(s: State, **arguments: Any) -> Implication:
             scope = self._scope(hints, arguments)
             claim = self.truth(s, scope, 2)
+            if step:
+                return when(self.truth(s, scope, 1), self._change(s, scope)).then(claim)
             if self.rng.random() < 0.3:
                 return always(claim)
             return when(self.truth(s, scope, 1)).then(claim)
 
         define = self.spec.step() if step else self.spec.safety()
         define(_function(f"claim{number}", hints, body))
+
+    def _change(self, s: State, scope: Scope) -> Expr:
+        """Something is not what it was before the step."""
+        var = self.rng.choice([v for v in self.vars if self._args(v, scope) is not None])
+        args = self._args(var, scope)
+        old, new = getattr(s.old, var.name), getattr(s, var.name)
+        return every(old[args] != new[args] if args else old != new)
 
 
 def _function(name: str, hints: dict[str, Any], body: Callable[..., Any]) -> Callable[..., Any]:

@@ -81,6 +81,11 @@ def unknown_variable_in_a_step(s: State, r: Request) -> Implication:
     return when(s.old.lamp[r]).then(s.size == 0)
 
 
+@claim("the claim fails (or might) when a step changes nothing that it reads: name what changes", kind="step")
+def claim_that_every_step_changes_something(s: State, b: Block) -> Implication:
+    return when(s.old.free[b]).then(~s.free[b])
+
+
 @claim("this property is defined twice: give one of them another name")
 def a_free_block_is_in_no_table(s: State, b: Block) -> Implication:
     return when(s.free[b]).then(s.size == 0)

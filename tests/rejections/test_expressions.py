@@ -103,7 +103,9 @@ def quantifier_of_too_many(s: State) -> None:
     s.require(forall(Block, lambda b, r: s.free[b] | (s.light[r] == Light.RED)))
 
 
-@body("<class 'int'> is not a sort: annotate with an Individual subclass, an Enum, bool, SetOf[...] or Annotated[int,")
+@body(
+    "<class 'int'> is not a sort: annotate with an Individual subclass, an Enum, bool, SetOf[...] or Annotated[int,"
+)
 def quantifier_over_numbers(s: State) -> None:
     s.require(exists(int, lambda n: s.size == n))
 

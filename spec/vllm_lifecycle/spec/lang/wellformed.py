@@ -16,6 +16,7 @@ from vllm_lifecycle.spec.lang.alternation import check_alternations
 from vllm_lifecycle.spec.lang.edges import edges
 from vllm_lifecycle.spec.lang.machine import Action, Lifecycle, Machine, Param, Property, StateVar
 from vllm_lifecycle.spec.lang.sorts import DefinitionError, IntSort, Sort, UninterpretedSort, compatible
+from vllm_lifecycle.spec.lang.stutter import allows_stuttering
 
 
 def check_variable(name: str, sort: Sort, init: t.Term, consts: Mapping[str, t.Const]) -> None:
@@ -78,6 +79,10 @@ def check_property(prop: Property) -> None:
         )
     if prop.body == t.TRUE:
         raise DefinitionError("the claim is always true on its face: say something that could fail")
+    if prop.kind == "step" and not allows_stuttering(prop.body):
+        raise DefinitionError(
+            "the claim fails (or might) when a step changes nothing that it reads: name what changes, when(s.old.x != s.x, ...)"
+        )
 
 
 def check_successors(table: Mapping[Enum, frozenset[Enum]], states: type[Enum]) -> None:
