@@ -69,7 +69,7 @@ class Cvc5:
         """The answer to a script; SolverError when cvc5 refuses it."""
         solver = self._cvc5.Solver()
         solver.setOption("tlimit-per", self._timeout)
-        solver.setOption("finite-model-find", "false")
+        solver.setOption("enum-inst", "true")
         parser = self._cvc5.InputParser(solver)
         parser.setStringInput(self._cvc5.InputLanguage.SMT_LIB_2_6, text, "obligation")
         symbols = parser.getSymbolManager()
