@@ -1,29 +1,32 @@
 """Playing a saved finding again: does the property fall here too?
 
 The whole sequence is played and judged; the verdict is about the saved property alone, other properties that fall on the way
-are told.  An event that is impossible where it stands (this release never came to that point, or has no such feature) is left out
-and named; a property that did not fall is then not established, since the sequence that it fell by was not played.  When the
-engine dies by something else before the end, that is a refutation of its own.  After another property fell the books are wrong,
-and how things would go on fairly says nothing: progress is then not established.
+are told.  A property that did not fall is not established when its sequence was not played as it was found: an event was
+impossible where it stands (this release never came to that point, or has no such feature) and was left out, or the engine died
+of something else.  After another property fell the books are wrong, and how things would go on fairly says nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from vllm_lifecycle.spec.check.verdict import Outcome
 
-from .config import Workshop
+from .config import Unusable, Workshop
 from .contract import IMPOSSIBLE, judge
-from .driver import PATIENCE, Driver, patience
+from .driver import PATIENCE, Driver, Endless, patience
 from .events import Event, describe
 from .play import Failure, Game
 from .report import StepLine, changes
 from .saved import Saved
-from .verdicts import LEAK, STUCK
+from .verdicts import LEAK, STUCK, SURVIVAL, SURVIVES, SURVIVES_EVENT
 
 FORESIGHT = frozenset({STUCK, LEAK})
 """Properties that are judged by going on fairly after the sequence."""
+SURVIVING = frozenset({*SURVIVAL, SURVIVES, SURVIVES_EVENT})
+"""Properties that fall when the engine dies, each for another reason."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,11 @@ class Replay:
     def holds(self) -> bool:
         """The property held on the whole sequence."""
         return self.outcome is Outcome.HOLDS
+
+    @property
+    def fell(self) -> bool:
+        """The property fell."""
+        return self.outcome is Outcome.REFUTED
 
     @property
     def reason(self) -> str:
@@ -79,18 +87,28 @@ def rerun(saved: Saved) -> Replay:
     failures: list[Failure] = []
     steps: list[StepLine] = []
     left_out: list[str] = []
-    with patience(PATIENCE):
+    with _within_patience():
         dead = not all(_play(game, event, failures, steps, left_out) for event in saved.events)
         noise = any(f.final for f in failures)
         if not noise:
             last = game.outlook(set())
             failures += [last] if last else []
             dead = last is not None and bool(last.site)
-    fell = any(f.claim == saved.claim for f in failures)
-    unseen = bool(left_out) or (noise and saved.claim in FORESIGHT)
+    fell = any(f.claim == saved.claim for f in failures) or (dead and saved.claim in SURVIVING)
+    unseen = bool(left_out) or dead or (noise and saved.claim in FORESIGHT)
     open_or_holds = Outcome.NOT_ESTABLISHED if unseen else Outcome.HOLDS
-    outcome = Outcome.REFUTED if fell or dead else open_or_holds
+    outcome = Outcome.REFUTED if fell else open_or_holds
     return Replay(saved, shop.version, outcome, tuple(steps), tuple(failures), tuple(left_out))
+
+
+@contextmanager
+def _within_patience() -> Iterator[None]:
+    """A call without end is a death and shows in `Game.play`; what is left is a machine too slow to judge."""
+    try:
+        with patience(PATIENCE):
+            yield
+    except Endless:
+        raise Unusable(f"playing and judging the sequence took more than {PATIENCE:g} s: try again") from None
 
 
 def _play(
