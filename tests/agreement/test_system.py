@@ -9,6 +9,7 @@ import pytest
 from tests.agreement.bmc import Runs
 from tests.agreement.fast import Fast
 from tests.agreement.naive import search
+from tests.agreement.sizes import domain
 
 from vllm_lifecycle.spec.check.explicit.search import Limits, explore
 from vllm_lifecycle.spec.check.mutation import scopes
@@ -16,7 +17,6 @@ from vllm_lifecycle.spec.check.verdict import Outcome
 from vllm_lifecycle.spec.lang.evaluate import Domain, instances
 from vllm_lifecycle.spec.lang.machine import Machine
 from vllm_lifecycle.spec.lifecycles.system import SYSTEM
-from vllm_lifecycle.spec.lifecycles.vocabulary import Status
 from vllm_lifecycle.spec.mutants import MUTANTS
 from vllm_lifecycle.spec.mutants.mutant import Mutant
 
@@ -43,23 +43,6 @@ SHORT = 5
 """Longest run that z3 is asked about."""
 FEW = 60
 """Most action instances of a mutant that is searched again in plain Python."""
-
-
-def domain(requests: int, blocks: int, steps: int, entries: int) -> Domain:
-    given = {
-        "max_tokens": 2,
-        "max_num_seqs": requests,
-        "max_requests": requests,
-        "pool_blocks": blocks,
-        "max_want": 2,
-        "encoder_budget": entries,
-    }
-    sizes = {"Request": requests, "Block": blocks, "Step": steps, "Entry": entries}
-    return Domain(
-        {sort: tuple(range(n)) for sort, n in sizes.items()},
-        {c.name: given.get(c.name, 1) for c in SYSTEM.consts},
-        {"Status": (Status.FINISHED_STOPPED,)},
-    )
 
 
 def part(modules: tuple[str, ...]) -> Machine:

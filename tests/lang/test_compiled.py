@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.agreement.sizes import domain
 from tests.agreement.specs import example
-from tests.agreement.test_system import domain
 from tests.lang.vocabulary import DOMAIN, PARAMS, THING, VARS, Binding, State, terms, worlds
 
 from vllm_lifecycle.spec.lang import evaluate as ev

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from tests.agreement.naive import Naive, search
+from tests.agreement.sizes import domain
 from tests.agreement.specs import Example, example
-from tests.agreement.test_system import domain
 
 from vllm_lifecycle.spec.lang import evaluate as ev
 from vllm_lifecycle.spec.lang import terms as t

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.agreement.test_system import domain
+from tests.agreement.sizes import domain
 
 from vllm_lifecycle.spec.check.explicit.search import explore
 from vllm_lifecycle.spec.check.induction.prove import prove_property

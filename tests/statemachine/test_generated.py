@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
-from tests.agreement.test_system import domain
+from tests.agreement.sizes import domain
 from tests.statemachine.generated import Walk, state_machine
 
 from vllm_lifecycle.spec.lang.machine import Machine
@@ -33,10 +33,10 @@ def test_the_specification_beyond_exhaustive_scopes() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["preemption_leaks_its_blocks", "abort_frees_receiving_blocks"],
+    ["preemption_leaks_its_blocks", "an_answered_step_keeps_its_blocks", "sleeps_while_a_request_waits"],
 )
 def test_a_mutant_is_found_by_a_walk(name: str) -> None:
     mutant = MUTANTS[name]
-    limits = settings(CI, max_examples=60, stateful_step_count=40, phases=[Phase.generate])
+    limits = settings(CI, max_examples=300, stateful_step_count=40, phases=[Phase.generate])
     with pytest.raises((AssertionError, IllegalMove), match=r"fails for|cannot take"):
         walk(mutant.machine().with_features(mutant.features), limits)

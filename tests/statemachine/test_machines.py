@@ -7,7 +7,7 @@ from enum import Enum
 from functools import cache
 
 import pytest
-from tests.agreement.test_system import domain
+from tests.agreement.sizes import domain
 
 from vllm_lifecycle.spec.check.explicit.search import explore
 from vllm_lifecycle.spec.check.explicit.taken import taken_edges
