@@ -7,12 +7,13 @@ import shlex
 from pathlib import Path
 
 import pytest
-from docs.examples import test_shelf, test_tenants
 
 from vllm_lifecycle.adapters.cli.main import main
 from vllm_lifecycle.adapters.pytest_plugin import Watch, lifecycle_check
 
 pytest.importorskip("vllm")
+from docs.examples import test_shelf, test_tenants
+
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("ignore")]
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -8,7 +8,7 @@ import pytest
 
 from vllm_lifecycle.adapters.pytest_plugin import Watch, exploring, lifecycle_check
 from vllm_lifecycle.adapters.vllm import Match, Scope
-from vllm_lifecycle.adapters.vllm.config import STOCK, Workshop
+from vllm_lifecycle.adapters.vllm.config import SCRIPTED, STOCK, Workshop
 from vllm_lifecycle.adapters.vllm.search import HANGS
 
 pytest.importorskip("vllm")
@@ -67,6 +67,13 @@ def test_a_pass_that_never_returns_is_a_finding_and_ends_the_search(monkeypatch:
     assert finding.site.endswith(" schedule")
     assert [s.call.partition("(")[0] for s in finding.steps] == ["add_request", "schedule"]
     assert [c.cut_by for c in found.coverage] == [HANGS, f"not searched: {HANGS}"]
+
+
+def test_a_wrong_scope_is_one_line() -> None:
+    with pytest.raises(pytest.fail.Exception, match="unknown scope 'nothing': choose from alone, "):
+        lifecycle_check("vllm", scope="nothing")
+    with pytest.raises(pytest.fail.Exception, match="none of these scopes has a connector: leave"):
+        lifecycle_check("vllm", scope="alone", connector=SCRIPTED)
 
 
 def test_a_class_that_does_not_build_is_one_line() -> None:

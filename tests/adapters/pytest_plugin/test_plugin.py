@@ -47,18 +47,9 @@ def test_pytest_finds_the_plugin_and_starts_without_an_engine(tmp_path: Path) ->
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("call", "told"),
-    [
-        ("scope='nothing'", "unknown scope 'nothing': choose from alone, "),
-        ("contract='friendly'", "unknown contract 'friendly': choose legal or hostile"),
-        ("scope='alone', connector='a.b:C'", "none of these scopes has a connector: choose from "),
-    ],
-)
-def test_a_wrong_call_is_one_line(call: str, told: str) -> None:
+def test_a_wrong_contract_is_one_line() -> None:
     from vllm_lifecycle.adapters.pytest_plugin import lifecycle_check
 
     with pytest.raises(pytest.fail.Exception) as failed:
-        eval(f"check({call})", {"check": lifecycle_check})
-    assert str(failed.value).startswith(told)
-    assert "\n" not in str(failed.value)
+        lifecycle_check(contract="friendly")
+    assert str(failed.value) == "unknown contract 'friendly': choose legal or hostile"

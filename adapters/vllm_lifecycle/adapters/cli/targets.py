@@ -45,16 +45,9 @@ def check_target(options: TargetOptions) -> list[Stage]:
             f"{options.target!r} names no class: write pkg.mod:Class, or vllm for its own Scheduler"
         )
     from vllm_lifecycle.adapters.vllm.config import STOCK
-    from vllm_lifecycle.adapters.vllm.portfolio import PORTFOLIO
-    from vllm_lifecycle.adapters.vllm.target import Unusable, check_connector, find_modules
+    from vllm_lifecycle.adapters.vllm.target import Unusable, check_connector, find_modules, portfolio
     from vllm_lifecycle.adapters.vllm.target import check_target as usable
 
-    on_offer = {s.name: s for s in PORTFOLIO if s.level == options.contract}
-    for name in options.scopes:
-        if name not in on_offer:
-            raise unknown(
-                "scope", name, on_offer, f"with contract {options.contract} choose from {', '.join(on_offer)}"
-            )
     kept = prepare(options.keeping)
     target = STOCK if options.target == "vllm" else options.target
     find_modules()
@@ -64,6 +57,12 @@ def check_target(options: TargetOptions) -> list[Stage]:
             check_connector(options.connector)
     except Unusable as why:
         raise UsageProblem(str(why)) from None
+    on_offer = portfolio(target, options.contract)
+    for name in options.scopes:
+        if name not in on_offer:
+            raise unknown(
+                "scope", name, on_offer, f"with contract {options.contract} choose from {', '.join(on_offer)}"
+            )
     scopes = [on_offer[name] for name in options.scopes or on_offer]
     if options.connector is not None:
         scopes = [scope.judging(options.connector) for scope in scopes if scope.connector]

@@ -9,22 +9,20 @@ connector's fault.
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 from vllm_lifecycle.adapters.vllm import explore as explorer
 from vllm_lifecycle.adapters.vllm import given
 from vllm_lifecycle.adapters.vllm.config import STOCK, Unusable, load_class
 from vllm_lifecycle.adapters.vllm.correspondence import MissingSeam
 from vllm_lifecycle.adapters.vllm.explore import Exploration
-from vllm_lifecycle.adapters.vllm.portfolio import PORTFOLIO
 from vllm_lifecycle.adapters.vllm.report import Finding
 from vllm_lifecycle.adapters.vllm.rerun import rerun
 from vllm_lifecycle.adapters.vllm.saved import Saved
-from vllm_lifecycle.adapters.vllm.scope import Scope
-from vllm_lifecycle.adapters.vllm.target import check_connector, check_target
-from vllm_lifecycle.spec.check.verdict import Outcome
+from vllm_lifecycle.adapters.vllm.scope import Level, Scope
+from vllm_lifecycle.adapters.vllm.target import check_connector, check_target, portfolio
 
 UPSTREAM = ("vllm", "vllm_omni")
 
@@ -46,17 +44,18 @@ def explore(
 ) -> tuple[Exploration, list[Finding]]:
     """The exploration, and those findings that fail the test; raises Refused."""
     target = named(scheduler)
-    wanted = scopes(scope, contract)
-    if connector is not None:
-        wanted = [s.judging(named(connector)) for s in wanted if s.connector]
-        if not wanted:
-            raise Refused(
-                "none of these scopes has a connector: choose from " + ", ".join(_connected(contract))
-            )
+    if contract not in get_args(Level):
+        raise Refused(f"unknown contract {contract!r}: choose {' or '.join(get_args(Level))}")
     try:
         check_target(target)
+        wanted = scopes(scope, portfolio(target, contract))
         if connector is not None:
             check_connector(named(connector))
+            wanted = [s.judging(named(connector)) for s in wanted if s.connector]
+            if not wanted:
+                raise Refused(
+                    "none of these scopes has a connector: leave the scope out, or give one that has"
+                )
         found = explorer.explore(target, wanted, seed, seconds)
         base = upstream(load_class(target))
         told = [f for f in found.findings if f.claim not in accept]
@@ -77,22 +76,14 @@ def named(cls: type[Any] | str) -> str:
     return f"{cls.__module__}:{cls.__qualname__}" if there is cls else given.give(cls)
 
 
-def scopes(scope: str | Scope | Sequence[str | Scope], contract: str) -> list[Scope]:
-    """The scopes meant; raises Refused for a name that does not exist."""
-    on_offer = {s.name: s for s in PORTFOLIO}
-    of_contract = [s for s in PORTFOLIO if s.level == contract]
-    if not of_contract:
-        raise Refused(f"unknown contract {contract!r}: choose legal or hostile")
+def scopes(scope: str | Scope | Sequence[str | Scope], on_offer: Mapping[str, Scope]) -> list[Scope]:
+    """The scopes meant, all on offer when none is; raises Refused for a name that does not exist."""
     out = []
     for one in (scope,) if isinstance(scope, str | Scope) else scope:
         if isinstance(one, str) and one not in on_offer:
             raise Refused(f"unknown scope {one!r}: choose from {', '.join(on_offer)}")
         out.append(on_offer[one] if isinstance(one, str) else one)
-    return out or of_contract
-
-
-def _connected(contract: str) -> list[str]:
-    return [s.name for s in PORTFOLIO if s.connector and s.level == contract]
+    return out or list(on_offer.values())
 
 
 def upstream(cls: type[Any]) -> type[Any] | None:
@@ -108,5 +99,4 @@ def is_inherited(finding: Finding, base: type[Any] | None) -> bool:
     if base is None:
         return False
     same = replace(Saved.of(finding), target=f"{base.__module__}:{base.__qualname__}")
-    again = rerun(same)
-    return again.outcome is Outcome.REFUTED and any(f.claim == finding.claim for f in again.failures)
+    return rerun(same).fell

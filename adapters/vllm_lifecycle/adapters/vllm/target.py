@@ -12,12 +12,14 @@ from typing import Any
 
 from .config import STOCK, Unusable, load, load_class, vllm_version
 from .driver import Endless, patience
+from .extension import extension_of
+from .scope import Scope
 
 IMPORT_SECONDS = 120.0
 BUILD_SECONDS = 30.0
 """Far more than an import or a constructor takes on a busy machine."""
 
-__all__ = ["Unusable", "build", "check_connector", "check_target", "find_modules"]
+__all__ = ["Unusable", "build", "check_connector", "check_target", "find_modules", "portfolio"]
 
 
 def find_modules() -> None:
@@ -38,6 +40,11 @@ def check_target(target: str) -> str:
     except SystemExit as end:
         raise Unusable(f"importing {target} ends the program: SystemExit({end.code!r})") from None
     return version
+
+
+def portfolio(target: str, level: str) -> dict[str, Scope]:
+    """The scopes by name that are explored on a class of that family at a contract level, when none is named."""
+    return {s.name: s for s in extension_of(load_class(target)).portfolio() if s.level == level}
 
 
 def check_connector(target: str) -> None:
