@@ -101,19 +101,19 @@ ROWS: tuple[Row, ...] = (
         "45388",
         "two loads fill the pool and neither gets its last block",
         _cells("BB-"),
-        every(STUCK, of_kind("held by 2 WAITING"), in_scope(drafts=False)),
+        every(STUCK, of_kind("held by 2 loaded"), in_scope(drafts=False)),
     ),
     Row(
         "57841",
         "a loaded request is stranded behind a head without blocks",
         _cells("BB-"),
-        every(STUCK, of_kind("held by 1 WAITING"), loads, in_scope(drafts=False)),
+        every(STUCK, of_kind("held by 1 loaded"), loads, in_scope(drafts=False)),
     ),
     Row(
         "57104",
         "the look-ahead block is missing after the load",
         _cells("BB-"),
-        every(STUCK, of_kind("WAITING; look-ahead"), loads),
+        every(STUCK, of_kind("2 loaded; look-ahead"), loads),
     ),
     Row(
         "43433",

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from vllm_lifecycle.adapters.vllm.binding import Observed
 from vllm_lifecycle.adapters.vllm.compiled import Cells
+from vllm_lifecycle.adapters.vllm.worker import BAD_ENDS
 
 if TYPE_CHECKING:
     from .extension import Omni
-
-BAD_ENDS = frozenset({"FINISHED_ABORTED", "FINISHED_ERROR", "FINISHED_IGNORED"})
 
 
 def _omni(o: Observed) -> Omni:

@@ -8,6 +8,17 @@ from vllm_lifecycle.adapters.vllm.scope import NO_MATCH, Match, Scope
 _LOAD = Match("block", True)
 
 PORTFOLIO: tuple[Scope, ...] = (
+    Scope("one hand-off", requests=1, adds=1, blocks=3, handoff="prefill_finished", resets=True, events=99),
+    Scope(
+        "two hand-offs",
+        blocks=4,
+        handoff="prefill_finished",
+        late_acknowledgements=True,
+        prompts=(5,),
+        sharing=(False,),
+        events=99,
+    ),
+    Scope("one request in chunks", requests=1, adds=1, blocks=3, chunks=True, prompts=(5,), events=99),
     Scope("hand-off at the end", adds=3, blocks=4, handoff="end", prompts=(3, 6), share=2.0),
     Scope("hand-off after the prompt", adds=3, blocks=4, handoff="prefill_finished", prompts=(6,), share=2.0),
     Scope(

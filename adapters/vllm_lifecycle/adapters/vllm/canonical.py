@@ -23,6 +23,8 @@ ORIGIN_OF_CLOCK = {
     "next_decode_eligible_step": "current_step",
 }
 """Attributes that only grow, and the scheduler's clock that they are measured from."""
+LONG_PAST = -1
+"""Clocks are compared for before and after: how long ago something was makes no difference."""
 NOT_STATE = frozenset({"arrival_time", "request_id", "events", "num_preemptions", "cache_salt"})
 Key = int
 
@@ -131,6 +133,9 @@ class _Form:
             life.grammar,
             life.closed,
             life.chunks,
+            min(2, life.finished_calls),
+            min(2, life.handoffs),
+            min(2, life.told_new.get(request.num_prompt_tokens, 0)),
             self.ids(self.driver.observer.table(rid)) if self.driver.tracked(rid) is request else (),
             tuple(request.block_hashes),
             request.num_preemptions > 0 if hasattr(request, "num_preemptions") else False,
@@ -146,7 +151,7 @@ class _Form:
                     out.append(value.value)
             elif read is _plain:
                 if name in self.clock:
-                    out.append(value - self.clock[name])
+                    out.append(max(value - self.clock[name], LONG_PAST))
                 elif name not in NOT_STATE:
                     out.append(value)
             elif value and name not in NOT_STATE:

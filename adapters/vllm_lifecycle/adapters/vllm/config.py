@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -112,6 +113,15 @@ def _for_class(cls: type[Any], scope: Scope) -> Scope:
     return replace(scope, asynchronous=True, depth=2) if issubclass(cls, base) else scope
 
 
+def _speculation(c: Any, scope: Scope) -> Any:
+    """Speculative decoding by a method that the release knows; raises ValueError when it knows none."""
+    options = {"num_speculative_tokens": scope.drafts, "prompt_lookup_max": 2, "prompt_lookup_min": 1}
+    if scope.asynchronous:
+        with suppress(ValueError):
+            return c.SpeculativeConfig(method="ngram_gpu", **options)
+    return c.SpeculativeConfig(method="ngram", **options)
+
+
 class Workshop:
     """Makes schedulers, requests and worker outputs of the installed release for one scope."""
 
@@ -201,12 +211,9 @@ class Workshop:
         if s.adapters:
             parts["lora_config"] = fitting(c.LoRAConfig, max_loras=1, max_lora_rank=16, lora_dtype="auto")
         if s.drafts:
-            parts["speculative_config"] = c.SpeculativeConfig(
-                method="ngram_gpu" if s.asynchronous else "ngram",
-                num_speculative_tokens=s.drafts,
-                prompt_lookup_max=2,
-                prompt_lookup_min=1,
-            )
+            parts["speculative_config"] = _speculation(c, s)
+            if parts["speculative_config"].method == "ngram":  # refused together; the driver plays the drafts
+                scheduler.async_scheduling = False
         config = c.VllmConfig(**parts)
         config.scheduler_config.async_scheduling = s.asynchronous  # the CPU platform switches it off
         self.extension.configure(config, s)

@@ -19,6 +19,8 @@ from .verdicts import LEAK, STUCK
 from .violation import Violation
 
 ROUNDS = 120
+LOADED = ("WAITING", "WAITING_FOR_REMOTE_KVS")
+"""Statuses of a request that has blocks since it was loaded, and does not run yet."""
 PATIENCE_ROUNDS = 10
 """Rounds (a pass and its answers) without any token, completion or end before the state is called stuck."""
 
@@ -117,8 +119,8 @@ def _verdict(driver: Driver, idle: int) -> Violation | None:
 
 
 def _mechanism(s: Snapshot, stuck: RequestView, scope: Scope) -> str:
-    """Where the stuck request is, and who has the blocks meanwhile."""
+    """Where the stuck request is, and who has the blocks meanwhile (loading, and loaded but not admitted, are one)."""
     where = f"{stuck.status} in {'/'.join(stuck.queues) or 'no queue'}"
-    holders = Counter(r.status for r in s.requests if r.table)
+    holders = Counter("loaded" if r.status in LOADED else r.status for r in s.requests if r.table)
     held = ", ".join(f"{n} {status}" for status, n in sorted(holders.items())) or "nobody"
     return f"{where}; blocks are held by {held}{'; look-ahead' if scope.drafts else ''}"

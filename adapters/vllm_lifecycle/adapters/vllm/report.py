@@ -53,7 +53,8 @@ class Finding:
     @property
     def key(self) -> tuple[str, str, str, str]:
         """Findings with the same key are one finding: claim, line, the call from outside that led there, mechanism."""
-        return self.claim, self.site, type(self.events[-1]).__name__ if self.events else "", self.kind
+        call = self.outlook or (type(self.events[-1]).__name__ if self.events else "")
+        return self.claim, self.site, call, self.kind
 
     @property
     def known_as(self) -> tuple[str, str, str, str]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .driver import Driver
 
 TOKEN = 50
+BAD_ENDS = frozenset({"FINISHED_ABORTED", "FINISHED_ERROR", "FINISHED_IGNORED"})
+"""Ends after which nobody fetches what a transfer offers."""
 
 
 def dispatch(driver: Driver) -> None:
@@ -124,4 +126,5 @@ def record_outputs(truth: Truth, outputs: Any) -> None:
             life = truth.lives.get(one.request_id)
             if life is not None and one.finish_reason is not None and life.request.is_finished():
                 life.client_done = True
-                life.delivered = frozenset(one.kv_transfer_params or ())
+                if life.request.status.name not in BAD_ENDS:
+                    life.delivered = frozenset(one.kv_transfer_params or ())
