@@ -216,6 +216,8 @@ class Workshop:
                 scheduler.async_scheduling = False
         config = c.VllmConfig(**parts)
         config.scheduler_config.async_scheduling = s.asynchronous  # the CPU platform switches it off
+        if s.look_ahead:  # what a drafting model would ask for; none is loaded
+            object.__setattr__(config.speculative_config, "method", "eagle")
         self.extension.configure(config, s)
         return config
 

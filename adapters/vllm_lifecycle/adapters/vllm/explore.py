@@ -22,6 +22,7 @@ from .scope import Scope
 from .search import HANGS, Coverage, Progress, Search
 from .shrink import shrink
 from .target import build, check_target
+from .walks import Walks, check_hypothesis
 
 SEARCH_PART = 0.75
 """Part of a scope's time that goes into searching; the rest is for making the findings small."""
@@ -45,14 +46,18 @@ def explore(
     seed: int = 0,
     seconds: float = 240.0,
     progress: Progress | None = None,
+    examples: int = 0,
 ) -> Exploration:
     """Explore a class in several scopes (its family's portfolio when none is given); `share` shares out `seconds`.
 
+    With `examples`, each scope is walked by Hypothesis that many times instead (see `walks`; extra `test`).
     Searching and minimising count, importing vLLM does not (it takes 5 to 20 seconds, once).
 
     A scope whose configuration the class refuses is passed over and says so in the coverage; when all are refused,
     Unusable is raised.  On Ctrl-C what was found so far is returned, and the coverage says "interrupted".
     """
+    if examples:
+        check_hypothesis()
     scopes = _warm_up(target, scopes)
     end = time.monotonic() + seconds
     found: dict[tuple[str, ...], Finding] = {}
@@ -70,7 +75,7 @@ def explore(
             coverage.append(Coverage(scope.name, cut_by=f"not built: {why}"))
             continue
         version = shop.version
-        search = Search(shop, seed, progress)
+        search = Walks(shop, seed, progress, examples) if examples else Search(shop, seed, progress)
         try:
             search.run(max(LEAST_SECONDS, (slice_end - time.monotonic()) * SEARCH_PART))
         except KeyboardInterrupt:

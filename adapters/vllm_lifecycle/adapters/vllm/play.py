@@ -49,9 +49,9 @@ class Failure:
         return self.claim, self.site or f"{self.after} {self.kind}".strip(), self.breaches > 0
 
     @property
-    def same(self) -> tuple[str, str]:
-        """What must not change while a sequence is made smaller: the site of a death, else claim and kind."""
-        return ("death", self.site) if self.site else (self.claim, self.kind)
+    def same(self) -> tuple[str, str, str]:
+        """What must not change while a sequence is made smaller: the site of a death, else claim, last call and kind."""
+        return ("death", self.site, "") if self.site else (self.claim, self.after, self.kind)
 
     @property
     def final(self) -> bool:

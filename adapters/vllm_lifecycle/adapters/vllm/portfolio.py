@@ -118,6 +118,7 @@ PORTFOLIO: tuple[Scope, ...] = (
         prompts=(8,),
         sharing=(False,),
         drafts=2,
+        look_ahead=True,
     ),
     Scope(
         "classes and loads",

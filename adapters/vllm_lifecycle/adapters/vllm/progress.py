@@ -123,4 +123,4 @@ def _mechanism(s: Snapshot, stuck: RequestView, scope: Scope) -> str:
     where = f"{stuck.status} in {'/'.join(stuck.queues) or 'no queue'}"
     holders = Counter("loaded" if r.status in LOADED else r.status for r in s.requests if r.table)
     held = ", ".join(f"{n} {status}" for status, n in sorted(holders.items())) or "nobody"
-    return f"{where}; blocks are held by {held}{'; look-ahead' if scope.drafts else ''}"
+    return f"{where}; blocks are held by {held}{'; look-ahead' if scope.look_ahead else ''}"

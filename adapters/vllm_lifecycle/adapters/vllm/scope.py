@@ -61,10 +61,10 @@ class Scope:
     `blocks` are usable ones (vLLM's null block is added on top); `depth` is the number of steps that may be in flight;
     `adds` bounds the client's requests in one sequence and `requests` how many ids it uses at once; `events` bounds
     the length of a sequence in the exhaustive search, `walk` in the random one.  `sharing` says whether prompts share
-    their prefix with each other or with none.  `adapters` is the number of LoRA adapters in use, of which one at a time may
-    run.  `handoff` says when blocks are handed to a next stage (when the request ends, or at a trigger before),
-    `late_acknowledgements` that its acknowledgement may come in any later answer, `chunks` that input comes in pieces from
-    a former stage.
+    their prefix with each other or with none.  `look_ahead` makes room for the drafts of a drafting model in each step.
+    `adapters` is the number of LoRA adapters in use, of which one at a time may run.  `handoff` says when blocks are
+    handed to a next stage (when the request ends, or at a trigger before), `late_acknowledgements` that its
+    acknowledgement may come in any later answer, `chunks` that input comes in pieces from a former stage.
     """
 
     name: str
@@ -90,6 +90,7 @@ class Scope:
     load_failures: Literal["", "recompute", "fail"] = ""
     groups: int = 1
     drafts: int = 0
+    look_ahead: bool = False
     sessions: bool = False
     grammar: bool = False
     encoder: Literal["", "decoder-only", "encoder-decoder"] = ""
