@@ -75,6 +75,13 @@ def check(
     seed: Annotated[
         int | None, typer.Option(help="TARGET only: seed of the random part (default 0).")
     ] = None,
+    hypothesis: Annotated[
+        int | None,
+        typer.Option(
+            metavar="EXAMPLES",
+            help="TARGET only: let Hypothesis draw and shrink that many sequences a scope (extra `test`).",
+        ),
+    ] = None,
     save: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="TARGET only: write each finding as a pytest and as JSON."),
@@ -109,6 +116,7 @@ def check(
       vllm-lifecycle check --scope 2x2 --details
       vllm-lifecycle check vllm --seconds 120
       vllm-lifecycle check my.pkg:MyScheduler --contract hostile --format json
+      vllm-lifecycle check vllm --hypothesis 500 --scope pressure
       vllm-lifecycle check my.pkg:MyScheduler --save findings --baseline known.json
     """
     from vllm_lifecycle.adapters.cli import findings, services, targets
@@ -119,6 +127,7 @@ def check(
             seconds=seconds,
             seed=seed,
             connector=connector,
+            hypothesis=hypothesis,
             save=save,
             baseline=baseline,
             update_baseline=update_baseline or None,
@@ -136,6 +145,7 @@ def check(
             seed or 0,
             connector,
             findings.Keeping(save, baseline, update_baseline, expect),
+            hypothesis,
         )
         stages = targets.check_target(options)
     finish("check" if target is None else f"check {target}", stages, form, details=details)

@@ -33,11 +33,15 @@ class TargetOptions:
     seed: int = 0
     connector: str | None = None
     keeping: Keeping = field(default_factory=Keeping)
+    hypothesis: int | None = None
+    """Examples that Hypothesis draws in each scope, instead of the explorer's own search."""
 
 
 def check_target(options: TargetOptions) -> list[Stage]:
     """The exploration of a real scheduler class, in the named scopes or in all of the contract's."""
     positive("--seconds", options.seconds)
+    if options.hypothesis is not None:
+        positive("--hypothesis", options.hypothesis)
     if options.contract not in CONTRACTS:
         raise UsageProblem(f"unknown contract {options.contract!r}: choose {' or '.join(CONTRACTS)}")
     if "." not in options.target and ":" not in options.target and options.target != "vllm":
@@ -80,7 +84,9 @@ def _explore_target(
     from vllm_lifecycle.adapters.vllm.config import Unusable
 
     try:
-        found = explore.explore(target, scopes, options.seed, options.seconds, progress)
+        found = explore.explore(
+            target, scopes, options.seed, options.seconds, progress, options.hypothesis or 0
+        )
     except (Unusable, correspondence.MissingSeam) as why:
         raise UsageProblem(str(why)) from None
     yield from verdicts(found, kept)
