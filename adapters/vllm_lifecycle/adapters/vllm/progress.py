@@ -101,7 +101,9 @@ def _verdict(driver: Driver, idle: int) -> Violation | None:
     room = s.free_count if parked else scope.blocks
     for life in waiting:
         view = s.request(life.rid)
-        if life in parked or view is None:
+        if view is None:
+            return Violation(STUCK, life.rid, f"{life.rid} was forgotten without a final output", "forgotten")
+        if life in parked:
             continue
         need = scope.need(max(view.known, life.prompt + life.answer)) - (len(view.table) if parked else 0)
         if need <= room:
