@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 import time
 from pathlib import Path
 
@@ -73,6 +76,16 @@ def test_the_time_bounds_the_walks(tmp_path: Path) -> None:
     harvest = Walks(shop, 0, None, 1_000_000, tmp_path).run(0.5)
     assert harvest.coverage.cut_by == "time"
     assert harvest.coverage.seconds < 5
+
+
+def test_ctrl_c_keeps_what_was_walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    found = explore(STOCK, (HEALTHY,), seconds=SECONDS, examples=1_000_000)
+    timer.join()
+    assert found.coverage[0].cut_by == "interrupted"
+    assert found.coverage[0].walks
 
 
 def test_without_hypothesis_it_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

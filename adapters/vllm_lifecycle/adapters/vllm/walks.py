@@ -201,8 +201,11 @@ def state_machine(walks: Walks) -> type[RuleBasedStateMachine]:
 
         def teardown(self) -> None:
             """The sequence ends; one that was left by an exception is not gone on with."""
-            if sys.exc_info()[1] is self.outside:
+            error = sys.exc_info()[1]
+            if error is self.outside:
                 walks.finish(self.game)
+            elif isinstance(error, KeyboardInterrupt):
+                walks.left = error
 
     return Sequence
 
