@@ -46,14 +46,14 @@ def check_target(options: TargetOptions) -> list[Stage]:
         raise UsageProblem(f"unknown contract {options.contract!r}: choose {' or '.join(CONTRACTS)}")
     if "." not in options.target and ":" not in options.target and options.target != "vllm":
         raise UsageProblem(
-            f"{options.target!r} names no class: write pkg.mod:Class, or vllm for its own Scheduler"
+            f"{options.target!r} names no class: write pkg.mod:Class, or vllm, vllm:async, vllm:omni for theirs"
         )
-    from vllm_lifecycle.adapters.vllm.config import STOCK
+    from vllm_lifecycle.adapters.vllm.config import SHORT
     from vllm_lifecycle.adapters.vllm.target import Unusable, check_connector, find_modules, portfolio
     from vllm_lifecycle.adapters.vllm.target import check_target as usable
 
     kept = prepare(options.keeping)
-    target = STOCK if options.target == "vllm" else options.target
+    target = SHORT.get(options.target, options.target)
     find_modules()
     try:
         version = usable(target)

@@ -52,6 +52,11 @@ def some(*parts: Recogniser) -> Recogniser:
     return lambda f: any(part(f) for part in parts)
 
 
+def no(part: Recogniser) -> Recogniser:
+    """Not this one."""
+    return lambda f: not part(f)
+
+
 def claim(*names: str) -> Recogniser:
     """One of these properties fell."""
     return lambda f: f.claim in names

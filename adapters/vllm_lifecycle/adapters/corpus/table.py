@@ -115,11 +115,31 @@ def _release(release: str, runs: Sequence[Run]) -> Iterator[str]:
         last = ", ".join(names) or _why_not(row, release)
         yield f"| {row.name} | {row.title} | {CELLS[row.cells[release]]} | {' | '.join(cells)} | {last} |"
     yield ""
+    yield from _further(release, mine)
     for run in mine:
         yield f"{run.name}, what was explored:"
         yield ""
         yield from (f"- {line}" for line in run.coverage)
         yield ""
+
+
+def _further(release: str, runs: Sequence[Run]) -> Iterator[str]:
+    """Findings that no row explains, each once per class, shortest first."""
+    known = (
+        *rows_of(release),
+        *(VLLM_ROWS if release == OMNI else ()),
+    )  # vllm-omni inherits what its base does
+    rows = [row.recognise for row in known if row.recognise]
+    yield "Findings beyond the rows:"
+    yield ""
+    yield "| class | property | where | mechanism | fault | events |"
+    yield "|---|---|---|---|---|---|"
+    for run in runs:
+        for f in sorted(run.findings, key=lambda f: (f.fault != "scheduler", len(f.events))):
+            if not any(recognise(f) for recognise in rows):
+                place = f.site.rpartition("/")[2] or "no single line"
+                yield f"| {run.name} | `{f.claim}` | {place} | {f.kind} | {f.fault} | {len(f.events)} |"
+    yield ""
 
 
 def _why_not(row: Row, release: str) -> str:

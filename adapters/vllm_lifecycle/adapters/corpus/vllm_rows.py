@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from .recognise import Found, after, blames, claim, dies, every, has, in_scope, loads, of_kind, some
+from .recognise import Found, after, blames, claim, dies, every, has, in_scope, loads, no, of_kind, some
 from .rows import Cell, Row
 
 RELEASES = ("0.13.0", "0.16.0", "0.32.0")
 TOUCHED = claim("a_free_block_is_not_touched_by_a_transfer")
+FAILURE = some(has("Report", kind="receive failed"), has("Report", kind="block failed"))
 STUCK = claim("something_that_fits_is_eventually_scheduled")
 _LETTERS: dict[str, Cell] = {"B": "misbehaves", "p": "policy", "-": "healthy", "/": "absent"}
 
@@ -107,7 +108,7 @@ ROWS: tuple[Row, ...] = (
         "57841",
         "a loaded request is stranded behind a head without blocks",
         _cells("BB-"),
-        every(STUCK, of_kind("held by 1 loaded"), loads, in_scope(drafts=False)),
+        every(STUCK, of_kind("held by 1 loaded"), loads, in_scope(drafts=False), no(FAILURE)),
     ),
     Row(
         "57104",

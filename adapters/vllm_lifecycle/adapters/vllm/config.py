@@ -31,6 +31,12 @@ STOP_TOKEN = 99
 SENTINEL_TOKEN = 98
 """The token that triggers a hand-off to a next stage."""
 STOCK = "vllm.v1.core.sched.scheduler:Scheduler"
+SHORT = {
+    "vllm": STOCK,
+    "vllm:async": "vllm.v1.core.sched.async_scheduler:AsyncScheduler",
+    "vllm:omni": "vllm_omni.core.sched.omni_ar_scheduler:OmniARScheduler",
+}
+"""Short names of schedulers that others wrote."""
 SCRIPTED = "vllm_lifecycle.adapters.vllm.connector:ScriptedConnector"
 _TINY_LLAMA = {
     "architectures": ["LlamaForCausalLM"],
