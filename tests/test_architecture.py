@@ -188,3 +188,21 @@ def test_a_name_is_imported_from_its_one_home(module: Module) -> None:
 def test_a_module_fits_a_head(module: Module) -> None:
     lines = len(module.path.read_text(encoding="utf-8").splitlines())
     assert lines <= LONGEST, f"{module.name} has {lines} lines: split it at a second idea"
+
+
+def _imported() -> dict[str, set[str]]:
+    """Module -> modules of ours that it imports, also those imported for types only or inside a function."""
+    found: dict[str, set[str]] = {}
+    for module in MODULES.values():
+        targets = {f"{t}.{name}" if f"{t}.{name}" in MODULES else t for t, name in module.imports()}
+        found[module.name] = {t for t in targets if t in MODULES and not MODULES[t].is_package}
+    return found
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    left = _imported()
+    while free := [name for name, targets in left.items() if not targets & left.keys()]:
+        for name in free:
+            del left[name]
+    stuck = {name: sorted(targets & left.keys()) for name, targets in left.items()}
+    assert not stuck, f"these modules import each other, or what does: {stuck}"

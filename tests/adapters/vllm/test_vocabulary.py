@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from vllm_lifecycle.adapters.vllm.binding import BOUND, UNBOUND
-from vllm_lifecycle.adapters.vllm.compiled import Cells, Dense, Sparse, compile_claim, compile_count
 from vllm_lifecycle.adapters.vllm.config import Unusable, load_class, vllm_version
 from vllm_lifecycle.adapters.vllm.correspondence import TABLE, MissingSeam, readers
 from vllm_lifecycle.adapters.vllm.events import Abort, Add, Answer, Report, Schedule, describe, party
@@ -21,6 +20,7 @@ from vllm_lifecycle.adapters.vllm.scope import Match, Scope
 from vllm_lifecycle.adapters.vllm.verdicts import GOES_ON, LEAK, QUESTIONS, STUCK, SURVIVAL, SURVIVES, Judge
 from vllm_lifecycle.spec.lang.evaluate import Context, Domain, assignments, evaluate
 from vllm_lifecycle.spec.lang.sorts import BoolSort, EnumSort, IntSort
+from vllm_lifecycle.spec.lang.sparse import Cells, Dense, Sparse, compile_claim, compile_count
 from vllm_lifecycle.spec.lifecycles.system import SYSTEM
 
 PEOPLE: dict[str, tuple[Hashable, ...]] = {

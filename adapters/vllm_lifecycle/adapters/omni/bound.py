@@ -6,21 +6,25 @@ to ids that no request has, where it is a leak.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol, runtime_checkable
 
 from vllm_lifecycle.adapters.vllm.binding import Observed
-from vllm_lifecycle.adapters.vllm.compiled import Cells
 from vllm_lifecycle.adapters.vllm.worker import BAD_ENDS
+from vllm_lifecycle.spec.lang.sparse import Cells
 
-if TYPE_CHECKING:
-    from .extension import Omni
+from .chunks import Chunks
+from .seams import Seams
 
 
-def _omni(o: Observed) -> Omni:
-    from .extension import Omni
+@runtime_checkable
+class _Keeps(Protocol):
+    seams: Seams
+    chunks: Chunks | None
 
+
+def _omni(o: Observed) -> _Keeps:
     found = o.driver.extension
-    assert isinstance(found, Omni)
+    assert isinstance(found, _Keeps)
     return found
 
 

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from vllm_lifecycle.adapters.vllm.binding import Observed
-from vllm_lifecycle.adapters.vllm.compiled import Cells
 from vllm_lifecycle.adapters.vllm.driver import Driver
 from vllm_lifecycle.adapters.vllm.events import Acknowledge, Chunk, Event
 from vllm_lifecycle.adapters.vllm.extension import Extension
 from vllm_lifecycle.adapters.vllm.scope import Scope
 from vllm_lifecycle.adapters.vllm.truth import Step
+from vllm_lifecycle.spec.lang.sparse import Cells
 
 from .bound import BOUND
 from .chunks import Chunks

@@ -17,11 +17,11 @@ from collections.abc import Callable, Hashable
 from functools import cached_property
 from typing import Any
 
+from vllm_lifecycle.spec.lang.sparse import Cells, Sparse
 from vllm_lifecycle.spec.lifecycles.vocabulary import Flight, Kind, Party, Row, Status, Transfer
 
-from .compiled import Cells, Sparse
-from .driver import Driver
 from .snapshot import RequestView, Snapshot
+from .subject import Subject
 from .truth import Step
 from .truth import Transfer as Moving
 
@@ -49,7 +49,7 @@ for _name in ("triggered", "handoffs", "ended_badly", "chunk_ready", "polled"):
 class Observed:
     """One observed state, and what several variables need of it."""
 
-    def __init__(self, driver: Driver, snapshot: Snapshot) -> None:
+    def __init__(self, driver: Subject, snapshot: Snapshot) -> None:
         self.driver = driver
         self.scope = driver.scope
         self.truth = driver.truth
@@ -316,14 +316,14 @@ BOUND: dict[str, Callable[[Observed], Cells]] = {
 }
 
 
-def bind(driver: Driver, snapshot: Snapshot, names: frozenset[str]) -> Sparse:
+def bind(driver: Subject, snapshot: Snapshot, names: frozenset[str]) -> Sparse:
     """The state of the specification that stands for an observation; only the named variables."""
     observed = Observed(driver, snapshot)
-    table = {**BOUND, **driver.extension.bound}
+    table = {**BOUND, **driver.further}
     return {name: table[name](observed) for name in names}
 
 
-def individuals(driver: Driver, snapshot: Snapshot) -> dict[str, tuple[Hashable, ...]]:
+def individuals(driver: Subject, snapshot: Snapshot) -> dict[str, tuple[Hashable, ...]]:
     """The individuals that an observation speaks of."""
     null = driver.observer.null
     return {
@@ -334,7 +334,7 @@ def individuals(driver: Driver, snapshot: Snapshot) -> dict[str, tuple[Hashable,
     }
 
 
-def constants(driver: Driver) -> dict[str, int]:
+def constants(driver: Subject) -> dict[str, int]:
     """The rigid constants of the specification for a scope."""
     from .encoder import CACHE_TOKENS, IMAGE_TOKENS
 

@@ -18,14 +18,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .encoder import CACHE_TOKENS, Sizes, images, with_encoder
 from .extension import extension_of
 from .scope import Scope
-
-if TYPE_CHECKING:
-    from .verdicts import Judge
+from .verdicts import Judge
 
 STOP_TOKEN = 99
 SENTINEL_TOKEN = 98
@@ -169,8 +167,6 @@ class Workshop:
     @cached_property
     def judge(self) -> Judge:
         """The claims of the specification, ready for this scope."""
-        from .verdicts import Judge
-
         return Judge(self.scope, frozenset(self.extension.bound))
 
     def _vllm_config(self) -> Any:

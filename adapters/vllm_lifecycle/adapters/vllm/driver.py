@@ -10,13 +10,16 @@ from __future__ import annotations
 import signal
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from vllm_lifecycle.spec.lang.sparse import Cells
+
+from .binding import Observed
 from .config import Workshop
 from .events import (
     GHOST,
@@ -34,6 +37,7 @@ from .events import (
     Resume,
     Schedule,
 )
+from .extension import Extension
 from .script import attach
 from .snapshot import Observer, Snapshot
 from .truth import Life, Outbox, Truth
@@ -114,10 +118,15 @@ class Driver:
         self.scheduler = shop.scheduler()
         self.observer = Observer(self.scheduler)
         self.truth = Truth()
-        self.extension = shop.extension(self)
+        self.extension: Extension = shop.extension(self)
         connector = self.observer.get("connector")
         if connector is not None:
             attach(connector, self.scope, self.truth, self.observer.null)
+
+    @property
+    def further(self) -> Mapping[str, Callable[[Observed], Cells]]:
+        """Variables of the specification that only its family has."""
+        return self.extension.bound
 
     def snapshot(self) -> Snapshot:
         """What can be seen now."""

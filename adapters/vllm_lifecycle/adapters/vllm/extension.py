@@ -10,16 +10,16 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from .compiled import Cells
+from vllm_lifecycle.spec.lang.sparse import Cells
 
-if TYPE_CHECKING:
-    from .binding import Observed
-    from .driver import Driver
-    from .events import Event
-    from .scope import Scope
-    from .truth import Step
+from .binding import Observed
+from .events import Event
+from .portfolio import PORTFOLIO
+from .scope import Scope
+from .subject import Subject
+from .truth import Step
 
 FAMILIES: dict[str, str] = {"vllm_omni": "vllm_lifecycle.adapters.omni.extension:Omni"}
 """Package that a scheduler class comes from -> the extension that plays what it adds."""
@@ -31,7 +31,7 @@ class Extension:
     bound: ClassVar[Mapping[str, Callable[[Observed], Cells]]] = {}
     """Variables of the specification that only this family has, and how they are observed."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Subject) -> None:
         self.driver = driver
 
     @staticmethod
@@ -46,8 +46,6 @@ class Extension:
     @staticmethod
     def portfolio() -> Sequence[Scope]:
         """The scopes explored when none is named."""
-        from .portfolio import PORTFOLIO
-
         return PORTFOLIO
 
     def observe(self) -> None:

@@ -13,9 +13,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from vllm_lifecycle.spec.lang.sparse import Sparse
+
 from . import rules
 from .binding import bind
-from .compiled import Sparse
 from .driver import Driver, EngineDied
 from .events import Abort, Add, Answer, Close, Continue, Event, Pause, Reset, Resume, Schedule, describe
 from .extension import Extension

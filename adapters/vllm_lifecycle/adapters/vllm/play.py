@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from vllm_lifecycle.spec.lang.sparse import Sparse
+
 from . import rules
 from .binding import bind
 from .canonical import Key
-from .compiled import Sparse
 from .config import Workshop
 from .contract import IMPOSSIBLE, LEGAL, judge
 from .driver import PATIENCE, Driver, Endless, EngineDied, patience

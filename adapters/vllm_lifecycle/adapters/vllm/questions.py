@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .driver import Driver
 from .events import Event, Schedule
 from .snapshot import Snapshot
+from .subject import Subject
 from .violation import Violation
 
 CLASS_ORDER = "a_request_of_a_higher_class_runs_before_a_lower_one"
@@ -18,7 +18,7 @@ HOOK_ORDER = "the_connector_hears_only_of_requests_that_had_blocks"
 POLICY = frozenset({CLASS_ORDER, NO_HOLD_UP, HOOK_ORDER})
 
 
-def policy_violations(driver: Driver, event: Event, now: Snapshot) -> list[Violation]:
+def policy_violations(driver: Subject, event: Event, now: Snapshot) -> list[Violation]:
     """The questions that the last call raises."""
     found = list(_hooks(driver))
     if isinstance(event, Schedule) and not driver.truth.pause and driver.truth.steps[-1].tokens:
@@ -26,7 +26,7 @@ def policy_violations(driver: Driver, event: Event, now: Snapshot) -> list[Viola
     return found
 
 
-def _hooks(driver: Driver) -> Iterator[Violation]:
+def _hooks(driver: Subject) -> Iterator[Violation]:
     had: set[str] = set()
     for call in driver.truth.hooks:
         if call.hook == "update_state_after_alloc":
@@ -35,7 +35,7 @@ def _hooks(driver: Driver) -> Iterator[Violation]:
             yield Violation(HOOK_ORDER, call.rid, f"request_finished({call.rid}), which never had a block")
 
 
-def _classes(driver: Driver, s: Snapshot) -> Iterator[Violation]:
+def _classes(driver: Subject, s: Snapshot) -> Iterator[Violation]:
     priority = {life.rid: life.priority for life in driver.truth.lives.values()}
     if len(s.running) < driver.scope.slots:
         return
@@ -48,7 +48,7 @@ def _classes(driver: Driver, s: Snapshot) -> Iterator[Violation]:
             yield Violation(CLASS_ORDER, r.rid, text)
 
 
-def _head(driver: Driver, s: Snapshot) -> Iterator[Violation]:
+def _head(driver: Subject, s: Snapshot) -> Iterator[Violation]:
     if len(s.running) >= driver.scope.slots or any(r.status == "PREEMPTED" for r in s.requests):
         return
     for r in s.requests:

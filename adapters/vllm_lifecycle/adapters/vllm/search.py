@@ -14,8 +14,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from vllm_lifecycle.spec.lang.sparse import Sparse
+
 from .canonical import Key, state_key
-from .compiled import Sparse
 from .config import Workshop
 from .driver import PATIENCE, Driver, Endless, patience
 from .enabled import enabled

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from vllm_lifecycle.spec.lang import terms
 from vllm_lifecycle.spec.lang.machine import Count, Machine, Property
 from vllm_lifecycle.spec.lang.sorts import IntSort
+from vllm_lifecycle.spec.lang.sparse import Cells, Check, Sparse, compile_claim, compile_count, parameters
 from vllm_lifecycle.spec.lifecycles.system import SYSTEM
 from vllm_lifecycle.spec.lifecycles.vocabulary import Flight
 
 from .binding import BOUND, bind, constants, individuals
-from .compiled import Cells, Check, Sparse, compile_claim, compile_count, parameters
-from .driver import Driver
 from .events import Event, Schedule
 from .questions import POLICY, policy_violations
 from .scope import Scope
 from .snapshot import Snapshot
+from .subject import Subject
 from .violation import Violation
 
 SURVIVAL = ("the_engine_survives_every_breach", "the_engine_survives_every_mishap")
@@ -116,7 +116,7 @@ class Judge:
 
     def violations(
         self,
-        driver: Driver,
+        driver: Subject,
         event: Event,
         before: Snapshot | None,
         old: Sparse | None,
@@ -160,7 +160,7 @@ class Judge:
         )
 
     def _end_of_pass(
-        self, driver: Driver, event: Event, before: Snapshot | None, now: Snapshot, new: Sparse
+        self, driver: Subject, event: Event, before: Snapshot | None, now: Snapshot, new: Sparse
     ) -> Sparse | None:
         """The state at the end of a pass that preempted somebody, just before its step is dispatched."""
         if not isinstance(event, Schedule) or before is None or not driver.truth.steps:
@@ -187,7 +187,7 @@ def _still_together(old: Sparse, new: Sparse) -> Cells:
     return {(x, y): True for x, y in old["before"] if (x, y) in ahead or (y, x) in ahead}
 
 
-def death_claim(driver: Driver, machine: Machine = SYSTEM) -> str:
+def death_claim(driver: Subject, machine: Machine = SYSTEM) -> str:
     """Which claim falls when an exception leaves the scheduler: judged like any other, on the state of death."""
     driver.truth.dead = True
     names = frozenset({"alive", "breached", "mishap", "finish_hooks"})

@@ -7,27 +7,39 @@ asynchronous scheduling count as known exactly when the worker would know them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from .config import SENTINEL_TOKEN, STOP_TOKEN
+from .config import SENTINEL_TOKEN, STOP_TOKEN, Workshop
 from .events import Answer
-from .truth import Step, Truth
-
-if TYPE_CHECKING:
-    from .driver import Driver
+from .extension import Extension
+from .subject import Subject
+from .truth import Outbox, Step, Truth
 
 TOKEN = 50
 BAD_ENDS = frozenset({"FINISHED_ABORTED", "FINISHED_ERROR", "FINISHED_IGNORED"})
 """Ends after which nobody fetches what a transfer offers."""
 
 
-def dispatch(driver: Driver) -> None:
+class Served(Subject, Protocol):
+    """A subject with the means to answer it."""
+
+    shop: Workshop
+
+    @property
+    def extension(self) -> Extension:
+        """What its family adds."""
+
+    def take_outbox(self) -> Outbox:
+        """What the connector's worker side has to say, once."""
+
+
+def dispatch(driver: Served) -> None:
     """Call `schedule` and put the step in flight."""
     known = known_tokens(driver)
     record_step(driver, driver.scheduler.schedule(), known)
 
 
-def known_tokens(driver: Driver) -> dict[str, int]:
+def known_tokens(driver: Served) -> dict[str, int]:
     """Tokens that each request will have known when the step that is scheduled next runs."""
     observer = driver.observer
     return {
@@ -36,7 +48,7 @@ def known_tokens(driver: Driver) -> dict[str, int]:
     }
 
 
-def record_step(driver: Driver, output: Any, known: dict[str, int]) -> None:
+def record_step(driver: Served, output: Any, known: dict[str, int]) -> None:
     """What `schedule` returned is in flight from now on."""
     truth, observer = driver.truth, driver.observer
     truth.dispatched += 1
@@ -88,7 +100,7 @@ def _starts(output: Any) -> dict[str, int]:
     return start
 
 
-def answer_step(driver: Driver, event: Answer) -> None:
+def answer_step(driver: Served, event: Answer) -> None:
     """Answer the oldest step: call `update_from_output`, then hand over the next drafts."""
     truth, shop = driver.truth, driver.shop
     step = truth.steps.pop(0)

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import count
-from typing import Any, assert_never
+from typing import Any
 
 from vllm_lifecycle.spec.lang import terms as t
+from vllm_lifecycle.spec.lang.expressions import Expressions, Names
 from vllm_lifecycle.spec.lang.machine import Action, Param
 from vllm_lifecycle.spec.lang.packed import Arguments, Layout, Packed
-from vllm_lifecycle.spec.lang.sorts import DefinitionError
+from vllm_lifecycle.spec.lang.sorts import DefinitionError, Sort
 
 Finder = Callable[[Packed, Packed | None], Iterator[Arguments]]
 
@@ -46,7 +47,7 @@ def _needs(term: t.Term) -> frozenset[str]:
     return frozenset(v.name for v in t.free_vars(term)) | sets
 
 
-class Emitter:
+class Emitter(Expressions):
     """Writes the code of one function."""
 
     def __init__(self, layout: Layout) -> None:
@@ -154,54 +155,33 @@ class Emitter:
 
     # terms
 
-    def expr(self, term: t.Term, names: Mapping[str, str]) -> str:
-        """A term as a Python expression, in parentheses where needed."""
-        match term:
-            case t.Lit(value, sort):
-                return str(self.layout.code(sort, value))
-            case t.Var(name):
-                return names[name]
-            case t.Const(name):
-                if name not in self.layout.domain.constants:
-                    raise DefinitionError(f"constant {name} has no value: give it one in the scope")
-                return str(self.layout.domain.constants[name])
-            case t.Read(var, args, _, primed):
-                return f"{'t' if primed else 's'}[{self._index(var, args, names)}]"
-            case t.InSet(name, element):
-                return f"({names[name]} >> {self.expr(element, names)} & 1)"
-            case t.Not(arg):
-                return f"(not {self.expr(arg, names)})"
-            case t.And(args):
-                return f"({' and '.join(self.expr(a, names) for a in args)})"
-            case t.Or(args):
-                return f"({' or '.join(self.expr(a, names) for a in args)})"
-            case t.Eq(left, right):
-                return f"({self.expr(left, names)} == {self.expr(right, names)})"
-            case t.Le(left, right):
-                return f"({self.expr(left, names)} <= {self.expr(right, names)})"
-            case t.Add(left, right):
-                return f"({self.expr(left, names)} + {self.expr(right, names)})"
-            case t.Sub(left, right):
-                return f"({self.expr(left, names)} - {self.expr(right, names)})"
-            case t.Ite(cond, then, other):
-                return (
-                    f"({self.expr(then, names)} if {self.expr(cond, names)} else {self.expr(other, names)})"
-                )
-            case t.ForAll(variables, body):
-                return self._quantified("all", variables, body, names)
-            case t.Exists(variables, body):
-                return self._quantified("any", variables, body, names)
-            case _:
-                assert_never(term)
+    def literal(self, value: object, sort: Sort) -> str:
+        """Its code."""
+        return str(self.layout.code(sort, value))
 
-    def _quantified(
-        self, word: str, variables: tuple[t.Var, ...], body: t.Term, names: Mapping[str, str]
-    ) -> str:
-        local = {**names, **{v.name: self._name() for v in variables}}
-        loops = " ".join(f"for {local[v.name]} in {self.layout.codes(v.sort)}" for v in variables)
-        return f"{word}({self.expr(body, local)} {loops})"
+    def constant(self, name: str) -> str:
+        """Its number; DefinitionError when the scope gives none."""
+        if name not in self.layout.domain.constants:
+            raise DefinitionError(f"constant {name} has no value: give it one in the scope")
+        return str(self.layout.domain.constants[name])
 
-    def _index(self, var: str, args: tuple[t.Term, ...], names: Mapping[str, str]) -> str:
+    def members(self, sort: Sort) -> str:
+        """The codes of the sort."""
+        return str(self.layout.codes(sort))
+
+    def read(self, read: t.Read, names: Names) -> str:
+        """A place of the packed state."""
+        return f"{'t' if read.primed else 's'}[{self._index(read.var, read.args, names)}]"
+
+    def in_set(self, chosen: str, element: str) -> str:
+        """A bit of the mask."""
+        return f"({chosen} >> {element} & 1)"
+
+    def bound_name(self, var: t.Var) -> str:
+        """A fresh one."""
+        return self._name()
+
+    def _index(self, var: str, args: tuple[t.Term, ...], names: Names) -> str:
         offset, strides = self.layout.place(var)
         moved = [str(offset)] if offset or not args else []
         for arg, stride in zip(args, strides, strict=True):

@@ -1,10 +1,10 @@
-"""Claims of the specification compiled to plain Python, for judging thousands of observed states a second.
+"""Claims compiled to plain Python over sparse states, for judging thousands of observed states a second.
 
-Another meaning of the same terms: `spec.lang.evaluate` is the reference, and a test holds the two equal.  An observed
-state is sparse: per variable only the cells that differ from the variable's initial value.  A claim's parameters are
-enumerated over such cells where a conjunct of its antecedent cannot hold at the initial value, so that a claim about
-transfers costs nothing while there are none.  Rejected: calling the reference evaluator on every state (50 times slower
-than the scheduler under test).
+The meaning is that of `evaluate`, which a test holds this module to. An observed state is sparse: per variable only the cells
+that differ from the variable's initial value, and its individuals are whatever the observer calls them. A claim's parameters
+are enumerated over such cells where a conjunct of its antecedent cannot hold at the initial value, so that a claim about
+transfers costs nothing while there are none. Rejected: calling the reference evaluator on every state (50 times slower than a
+scheduler under test); packing the observed state for `compiled` (its individuals would have to be numbered anew in each state).
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, assert_never
+from typing import Any
 
 from vllm_lifecycle.spec.lang import terms as t
 from vllm_lifecycle.spec.lang.evaluate import Context, Domain, evaluate
+from vllm_lifecycle.spec.lang.expressions import Expressions, Names
 from vllm_lifecycle.spec.lang.machine import Count, Machine, Param, Property
 from vllm_lifecycle.spec.lang.sorts import EnumSort, Sort, UninterpretedSort
 
@@ -49,7 +50,7 @@ def compile_claim(machine: Machine, claim: Property) -> Check:
 
     For a claim about single states, before is the state to judge and after is not read.
     """
-    writer = _Writer(machine)
+    writer = _Writer(machine, claim.params)
     lines: list[str] = []
     bound: set[str] = set()
     for read in _drivers(machine, claim):
@@ -60,7 +61,7 @@ def compile_claim(machine: Machine, claim: Property) -> Check:
         targets = "".join(f"{_local(n)}, " for n in names)
         lines.append(f"for ({targets}) in list({writer.cells(read)}):")
     lines += [
-        f"for {_local(p.name)} in {writer.values(p.sort)}:" for p in claim.params if p.name not in bound
+        f"for {_local(p.name)} in {writer.members(p.sort)}:" for p in claim.params if p.name not in bound
     ]
     lines.append(f"if ({writer.text(claim.antecedent)}) and not ({writer.text(claim.consequent)}):")
     found = "{" + ", ".join(f"{p.name!r}: {_local(p.name)}" for p in claim.params) + "}"
@@ -69,10 +70,10 @@ def compile_claim(machine: Machine, claim: Property) -> Check:
 
 def compile_count(machine: Machine, count: Count) -> Check:
     """A function like that of a claim; a binding also says what the counter is and what was counted."""
-    writer = _Writer(machine)
+    writer = _Writer(machine, (*count.args, count.over))
     counter = t.Read(count.counter, tuple(p.var for p in count.args), machine.var(count.counter).sort)
-    loops = [f"for {_local(p.name)} in {writer.values(p.sort)}:" for p in count.args]
-    over = f"for {_local(count.over.name)} in {writer.values(count.over.sort)}"
+    loops = [f"for {_local(p.name)} in {writer.members(p.sort)}:" for p in count.args]
+    over = f"for {_local(count.over.name)} in {writer.members(count.over.sort)}"
     found = ", ".join(f"{p.name!r}: {_local(p.name)}" for p in count.args)
     return writer.function(
         [
@@ -112,12 +113,13 @@ def _local(name: str) -> str:
     return "v_" + name.replace(".", "_")
 
 
-class _Writer:
+class _Writer(Expressions):
     """Terms as Python expressions over `before`, `after`, `individuals`, `constants`."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, params: tuple[Param, ...]) -> None:
         self.machine = machine
         self.values_by_name: dict[str, Any] = {}
+        self.names = {p.name: _local(p.name) for p in params}
 
     def function(self, lines: list[str]) -> Check:
         """Nested lines (a line that ends with a colon opens a level) as a function with the result list `out`."""
@@ -130,65 +132,49 @@ class _Writer:
         check: Check = space["check"]
         return check
 
-    def named(self, value: Any) -> str:
+    def cells(self, read: t.Read) -> str:
+        """The cells of a variable that differ from its initial value."""
+        return f"{'after' if read.primed else 'before'}[{read.var!r}]"
+
+    def text(self, term: t.Term) -> str:
+        """A term over the parameters."""
+        return self.expr(term, self.names)
+
+    def literal(self, value: object, sort: Sort) -> str:
+        """The value itself; members of an enumeration by a name of their own."""
         if isinstance(value, Enum):
             name = f"{type(value).__name__}_{value.name}"
             self.values_by_name[name] = value
             return name
         return repr(value)
 
-    def values(self, sort: Sort) -> str:
-        """The values that a parameter or bound variable of a sort ranges over."""
+    def constant(self, name: str) -> str:
+        """Looked up when it is judged."""
+        return f"constants[{name!r}]"
+
+    def members(self, sort: Sort) -> str:
+        """The individuals of the observation, or the members of an enumeration."""
         match sort:
             case UninterpretedSort(name):
                 return f"individuals[{name!r}]"
             case EnumSort():
-                return "(" + "".join(f"{self.named(m)}, " for m in sort.members) + ")"
+                return "(" + "".join(f"{self.literal(m, sort)}, " for m in sort.members) + ")"
             case _:
                 raise TypeError(f"a claim that ranges over {sort} is not judged on observed states")
 
-    def cells(self, read: t.Read) -> str:
-        return f"{'after' if read.primed else 'before'}[{read.var!r}]"
+    def read(self, read: t.Read, names: Names) -> str:
+        """The cell, or the initial value where nothing else was observed."""
+        init = self.machine.var(read.var).init
+        key = "(" + "".join(f"{self.expr(a, names)}, " for a in read.args) + ")"
+        return f"{self.cells(read)}.get({key}, {self.literal(init.value, init.sort)})"
 
-    def text(self, term: t.Term) -> str:
-        match term:
-            case t.Lit(value):
-                return self.named(value)
-            case t.Var(name):
-                return _local(name)
-            case t.Const(name):
-                return f"constants[{name!r}]"
-            case t.Read(var, args):
-                key = "(" + "".join(f"{self.text(a)}, " for a in args) + ")"
-                return f"{self.cells(term)}.get({key}, {self.named(self.machine.var(var).init.value)})"
-            case t.Not(arg):
-                return f"(not {self.text(arg)})"
-            case t.And(args):
-                return "(" + " and ".join(self.text(a) for a in args) + ")"
-            case t.Or(args):
-                return "(" + " or ".join(self.text(a) for a in args) + ")"
-            case t.Eq(left, right):
-                return f"({self.text(left)} == {self.text(right)})"
-            case t.Le(left, right):
-                return f"({self.text(left)} <= {self.text(right)})"
-            case t.Add(left, right):
-                return f"({self.text(left)} + {self.text(right)})"
-            case t.Sub(left, right):
-                return f"({self.text(left)} - {self.text(right)})"
-            case t.Ite(cond, then, other):
-                return f"({self.text(then)} if {self.text(cond)} else {self.text(other)})"
-            case t.ForAll(variables, body):
-                return self._quantified("all", variables, body)
-            case t.Exists(variables, body):
-                return self._quantified("any", variables, body)
-            case t.InSet():
-                raise TypeError("a claim with a set-valued parameter is not judged on observed states")
-            case _:
-                assert_never(term)
+    def in_set(self, chosen: str, element: str) -> str:
+        """No property has a set-valued parameter."""
+        raise TypeError("a claim with a set-valued parameter is not judged on observed states")
 
-    def _quantified(self, word: str, variables: tuple[t.Var, ...], body: t.Term) -> str:
-        loops = " ".join(f"for {_local(v.name)} in {self.values(v.sort)}" for v in variables)
-        return f"{word}({self.text(body)} {loops})"
+    def bound_name(self, var: t.Var) -> str:
+        """Its own: bound variables are numbered apart."""
+        return _local(var.name)
 
 
 def parameters(params: tuple[Param, ...], binding: Binding) -> str:
