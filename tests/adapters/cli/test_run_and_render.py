@@ -11,8 +11,8 @@ import pytest
 import typer
 
 from vllm_lifecycle.adapters.cli import render
-from vllm_lifecycle.adapters.cli.report import Progress, Report, Section, Stage
 from vllm_lifecycle.adapters.cli.run import Format, carry_out, finish
+from vllm_lifecycle.adapters.report.model import Progress, Report, Section, Stage
 from vllm_lifecycle.spec.check.verdict import Outcome, TraceStep, Verdict
 
 GOOD = Verdict(

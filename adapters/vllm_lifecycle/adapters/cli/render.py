@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from vllm_lifecycle.adapters.cli.explain import Entry
-from vllm_lifecycle.adapters.cli.report import Report, Section
+from vllm_lifecycle.adapters.report.model import Report, Section
 from vllm_lifecycle.spec.check.verdict import Outcome, TraceStep, Verdict
 
 _COLOURS = {Outcome.HOLDS: "32", Outcome.REFUTED: "31", Outcome.NOT_ESTABLISHED: "33"}

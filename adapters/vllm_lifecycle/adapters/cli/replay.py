@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from vllm_lifecycle.adapters.cli.errors import UsageProblem
 from vllm_lifecycle.adapters.cli.findings import EXPLORER, trace
-from vllm_lifecycle.adapters.cli.report import Stage
+from vllm_lifecycle.adapters.report.model import Stage
 from vllm_lifecycle.spec.check.verdict import Verdict
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import typer
 
-from vllm_lifecycle.adapters.cli.report import Progress, Report, Section, Stage
+from vllm_lifecycle.adapters.report.model import Progress, Report, Section, Stage
 from vllm_lifecycle.spec.check.verdict import Outcome, Verdict
 
 

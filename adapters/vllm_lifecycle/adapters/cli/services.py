@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from vllm_lifecycle.adapters.cli.errors import UsageProblem, unknown
-from vllm_lifecycle.adapters.cli.report import Progress, Stage
+from vllm_lifecycle.adapters.report.model import Progress, Stage
 from vllm_lifecycle.spec import scopes
 from vllm_lifecycle.spec.check import coverage
 from vllm_lifecycle.spec.check.coverage import Run

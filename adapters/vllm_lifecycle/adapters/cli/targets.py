@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from vllm_lifecycle.adapters.cli.errors import UsageProblem, unknown
 from vllm_lifecycle.adapters.cli.findings import Keeping, Kept, prepare, verdicts
-from vllm_lifecycle.adapters.cli.report import Progress, Stage
 from vllm_lifecycle.adapters.cli.services import positive
+from vllm_lifecycle.adapters.report.model import Progress, Stage
 from vllm_lifecycle.spec.check.verdict import Verdict
 
 if TYPE_CHECKING:
