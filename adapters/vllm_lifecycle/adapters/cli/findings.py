@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm_lifecycle.adapters.cli.errors import UsageProblem
+from vllm_lifecycle.adapters.report.evidence import Shown
 from vllm_lifecycle.spec.check.verdict import Outcome, TraceStep, Verdict
 
 if TYPE_CHECKING:
@@ -87,10 +88,11 @@ def verdicts(found: Exploration, kept: Kept) -> Iterator[Verdict]:
         trouble.append(
             Verdict("every finding is kept", Outcome.NOT_ESTABLISHED, EXPLORER, "", reason=str(why))
         )
-    places = {} if kept.folder is None or trouble else _places(found, kept.folder)
+    names = {f.key: name for name, f in saving.names(found.findings).items()}
+    folder = None if trouble else kept.folder
     result = baseline.compare(found.findings, known, kept.expected)
     for finding in result.new:
-        yield _refuted(finding, places.get(finding.key, ""))
+        yield _refuted(finding, names[finding.key], folder)
     if kept.compared:
         yield _nothing_new(found, result)
     else:
@@ -111,23 +113,19 @@ def _lines(step: StepLine) -> tuple[tuple[str, str], ...]:
     return tuple((change, "") for change in step.changes)
 
 
-def _places(found: Exploration, folder: Path) -> dict[tuple[str, ...], str]:
-    from vllm_lifecycle.adapters.vllm import saving
+def _refuted(finding: Finding, name: str, folder: Path | None) -> Shown:
+    from vllm_lifecycle.adapters.vllm import as_test
 
-    return {f.key: str(folder / n) for n, f in saving.names(found.findings).items()}
-
-
-def _refuted(finding: Finding, place: str) -> Verdict:
     at = f" at {finding.site}" if finding.site else ""
     rule = f" ({finding.breach})" if finding.breach else ""
-    saved = f"; saved as {place}.json" if place else ""
+    saved = f"; saved as {folder / name}.json" if folder else ""
     numbers = {
         "length": len(finding.steps),
         "fault": finding.fault,
         "site": finding.site,
         "vllm": finding.version,
     }
-    return Verdict(
+    return Shown(
         finding.claim,
         Outcome.REFUTED,
         EXPLORER,
@@ -135,6 +133,9 @@ def _refuted(finding: Finding, place: str) -> Verdict:
         reason=f"{finding.message}{at}; fault: {finding.fault}{rule}{saved}",
         trace=trace(finding.steps),
         numbers=numbers,
+        picture=finding.picture,
+        test=as_test.test_text(finding, name),
+        known_as=(finding.target, *finding.known_as),
     )
 
 

@@ -6,9 +6,12 @@ The text shows each call with what it changed; the plain data is self-contained 
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from vllm_lifecycle.adapters.report.custody import Moment, Picture
+
+from . import custody
 from .config import Workshop
 from .driver import PATIENCE, Driver, EngineDied, patience
 from .events import Event, Party, describe
@@ -49,6 +52,8 @@ class Finding:
     outlook: str = ""
     kind: str = ""
     """Tells different mechanisms of one claim apart."""
+    picture: Picture | None = field(default=None, compare=False, repr=False)
+    """Who held which block after each call."""
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -98,6 +103,8 @@ def tell(shop: Workshop, target: str, failure: Failure, site: str) -> Finding:
     """Replay a minimal failing sequence once more and write down what each call changed."""
     game = Game(Driver(shop), shop.judge)
     steps: list[StepLine] = []
+    moments: list[Moment] = []
+    outlook = ""
     with patience(PATIENCE):
         for event in failure.events:
             before, known = game.driver.snapshot(), len(game.breaches)
@@ -110,10 +117,15 @@ def tell(shop: Workshop, target: str, failure: Failure, site: str) -> Finding:
             breach = game.breaches[-1][1] if len(game.breaches) > known else ""
             changed = died or tuple(changes(before, game.driver.snapshot()))
             steps.append(StepLine(describe(event), breach, changed))
+            seen = None if died else custody.frame(game.driver)
+            moments.append(Moment(steps[-1].call, changed, seen, breach))
             if died:
                 break
         if failure.after == "fairness":
-            game.outlook(set())
+            outlook = "then everybody but the scheduler goes on fairly"
+            last = game.outlook(set())
+            seen = None if last is not None and last.site else custody.frame(game.driver)
+            moments.append(Moment(outlook, (failure.message,), seen))
     fault, rule = game.breaches[0] if game.breaches else ("scheduler", "")
     return Finding(
         claim=failure.claim,
@@ -127,7 +139,8 @@ def tell(shop: Workshop, target: str, failure: Failure, site: str) -> Finding:
         events=failure.events,
         steps=tuple(steps),
         kind=failure.kind,
-        outlook="then everybody but the scheduler goes on fairly" if failure.after == "fairness" else "",
+        outlook=outlook,
+        picture=Picture(tuple(moments), custody.subjects(failure.subject)),
     )
 
 
