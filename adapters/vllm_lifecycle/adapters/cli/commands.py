@@ -75,6 +75,10 @@ def check(
     seed: Annotated[
         int | None, typer.Option(help="TARGET only: seed of the random part (default 0).")
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="TARGET only: processes that search at once (default 2, or 1 on one processor)."),
+    ] = None,
     hypothesis: Annotated[
         int | None,
         typer.Option(
@@ -127,6 +131,7 @@ def check(
             seconds=seconds,
             seed=seed,
             connector=connector,
+            jobs=jobs,
             hypothesis=hypothesis,
             save=save,
             baseline=baseline,
@@ -146,6 +151,7 @@ def check(
             connector,
             findings.Keeping(save, baseline, update_baseline, expect),
             hypothesis,
+            jobs,
         )
         stages = targets.check_target(options)
     finish("check" if target is None else f"check {target}", stages, form, details=details)

@@ -141,7 +141,9 @@ def _refuted(finding: Finding, name: str, folder: Path | None) -> Shown:
 
 def _covered(part: Coverage) -> Verdict:
     outcome = Outcome.HOLDS if part.complete else Outcome.NOT_ESTABLISHED
-    reason = "" if part.complete else f"cut off by {part.cut_by or 'time'}; nothing fell until then"
+    reason = "" if part.complete else f"cut off by {part.cut_by or 'time'}"
+    if reason and (part.transitions or part.walks):
+        reason += "; nothing fell until then"
     numbers = {
         "states": part.states,
         "transitions": part.transitions,

@@ -35,6 +35,8 @@ class TargetOptions:
     keeping: Keeping = field(default_factory=Keeping)
     hypothesis: int | None = None
     """Examples that Hypothesis draws in each scope, instead of the explorer's own search."""
+    jobs: int | None = None
+    """Processes that search at once; None leaves it to the explorer."""
 
 
 def check_target(options: TargetOptions) -> list[Stage]:
@@ -42,6 +44,7 @@ def check_target(options: TargetOptions) -> list[Stage]:
     positive("--seconds", options.seconds)
     if options.hypothesis is not None:
         positive("--hypothesis", options.hypothesis)
+    positive("--jobs", options.jobs)
     if options.contract not in CONTRACTS:
         raise UsageProblem(f"unknown contract {options.contract!r}: choose {' or '.join(CONTRACTS)}")
     if "." not in options.target and ":" not in options.target and options.target != "vllm":
@@ -80,12 +83,13 @@ def check_target(options: TargetOptions) -> list[Stage]:
 def _explore_target(
     target: str, scopes: Sequence[Scope], options: TargetOptions, kept: Kept, progress: Progress
 ) -> Iterator[Verdict]:
-    from vllm_lifecycle.adapters.vllm import correspondence, explore
+    from vllm_lifecycle.adapters.vllm import correspondence, explore, parallel
     from vllm_lifecycle.adapters.vllm.config import Unusable
 
+    jobs = options.jobs or parallel.default_jobs()
     try:
         found = explore.explore(
-            target, scopes, options.seed, options.seconds, progress, options.hypothesis or 0
+            target, scopes, options.seed, options.seconds, progress, options.hypothesis or 0, jobs
         )
     except (Unusable, correspondence.MissingSeam) as why:
         raise UsageProblem(str(why)) from None

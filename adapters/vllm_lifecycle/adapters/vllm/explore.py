@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from .blame import call_site
 from .config import STOCK, Unusable, Workshop, load_class
 from .correspondence import MissingSeam
 from .extension import extension_of
+from .parallel import Lost, Pool, can_fork
 from .play import Failure
 from .report import Finding, tell
 from .scope import Scope
@@ -26,6 +27,7 @@ from .walks import Walks, check_hypothesis
 
 SEARCH_PART = 0.75
 """Part of a scope's time that goes into searching; the rest is for making the findings small."""
+INTERRUPTED = "interrupted"
 LEAST_SECONDS = 0.3
 """A scope is searched at least this long, however little time there is."""
 
@@ -40,6 +42,75 @@ class Exploration:
     coverage: tuple[Coverage, ...]
 
 
+@dataclass(frozen=True)
+class _Part:
+    """What the search of one scope gave."""
+
+    coverage: Coverage
+    findings: tuple[Finding, ...] = ()
+    version: str = ""
+    refused: str = ""
+    """Why the class cannot be built in this scope, when it cannot."""
+
+    @property
+    def stops(self) -> bool:
+        """Whether no further scope is worth beginning."""
+        return self.coverage.cut_by in (INTERRUPTED, HANGS)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The search of one scope."""
+
+    target: str
+    scope: Scope
+    seed: int
+    examples: int
+    walks: int | None
+
+    def __call__(self, tell: Progress, seconds: float) -> _Part:
+        """Search, and make small what falls; Ctrl-C ends it early."""
+        end = time.monotonic() + seconds
+        try:
+            shop = Workshop(self.target, self.scope)
+            build(shop)
+        except Unusable as why:
+            return _Part(Coverage(self.scope.name, cut_by=f"not built: {why}"), refused=str(why))
+        search = self._search(shop, tell)
+        try:
+            search.run(max(LEAST_SECONDS, seconds * SEARCH_PART))
+        except KeyboardInterrupt:
+            search.harvest.coverage.cut_by = INTERRUPTED
+            end = time.monotonic()
+        found = []
+        for failure in sorted(search.harvest.failures.values(), key=lambda f: len(f.events)):
+            tell(f"{self.scope.name}: making {len(search.harvest.failures)} kinds of failure small")
+            found.append(conclude(shop, self.target, failure, end))
+        return _Part(search.harvest.coverage, tuple(found), shop.version)
+
+    def _search(self, shop: Workshop, tell: Progress) -> Search | Walks:
+        if self.examples:
+            return Walks(shop, self.seed, tell, self.examples)
+        return Search(shop, self.seed, tell, self.walks)
+
+
+@dataclass(frozen=True)
+class _Sharing:
+    """Shares out the time: each scope its share of what is left of all processes' time."""
+
+    scopes: Sequence[Scope]
+    end: float
+    jobs: int
+
+    def __call__(self, place: int, busy: Sequence[float]) -> float:
+        """Seconds for the scope at that place, when the other processes are busy until then."""
+        now = time.monotonic()
+        free = self.jobs - len(busy)
+        left = sum(max(self.end - max(until, now), 0.0) for until in (*busy, *[now] * free))
+        scope = self.scopes[place]
+        return min(max(self.end - now, 0.0), left * scope.share / sum(s.share for s in self.scopes[place:]))
+
+
 def explore(
     target: str = STOCK,
     scopes: Sequence[Scope] = (),
@@ -47,11 +118,16 @@ def explore(
     seconds: float = 240.0,
     progress: Progress | None = None,
     examples: int = 0,
+    jobs: int = 1,
+    walks: int | None = None,
 ) -> Exploration:
     """Explore a class in several scopes (its family's portfolio when none is given); `share` shares out `seconds`.
 
     With `examples`, each scope is walked by Hypothesis that many times instead (see `walks`; extra `test`).
-    Searching and minimising count, importing vLLM does not (it takes 5 to 20 seconds, once).
+    Searching and minimising count, importing vLLM does not (it takes 5 to 20 seconds, once).  `jobs` scopes at once are
+    searched, each in a process of its own (see `parallel`); with one, in this process.  `walks` bounds the random walks
+    of each scope, which otherwise fill its time; findings and counts then depend on nothing but the arguments, as long
+    as no time cuts them off.
 
     A scope whose configuration the class refuses is passed over and says so in the coverage; when all are refused,
     Unusable is raised.  On Ctrl-C what was found so far is returned, and the coverage says "interrupted".
@@ -59,42 +135,52 @@ def explore(
     if examples:
         check_hypothesis()
     scopes = _warm_up(target, scopes)
-    end = time.monotonic() + seconds
+    tell = progress or (lambda line: None)
+    tasks = [_Task(target, scope, seed, examples, walks) for scope in scopes]
+    jobs = min(jobs, len(scopes)) if can_fork() else 1
+    seconds_for = _Sharing(scopes, time.monotonic() + seconds, jobs)
+    parts: dict[int, _Part] = {}
+    ended = INTERRUPTED
+    for place, part in (
+        _one_by_one(tasks, seconds_for, tell)
+        if jobs == 1
+        else Pool[_Part](jobs, tell).run(tasks, seconds_for, lambda part: part.stops)
+    ):
+        if isinstance(part, Lost):
+            part = _Part(Coverage(scopes[place].name, cut_by=part.reason))
+        parts[place] = part
+        if part.stops:
+            ended = part.coverage.cut_by
+    return _together(target, scopes, parts, ended)
+
+
+def _one_by_one(
+    tasks: Sequence[_Task], seconds: _Sharing, tell: Progress
+) -> Iterator[tuple[int, _Part | Lost]]:
+    """The same without further processes."""
+    for place, task in enumerate(tasks):
+        part = task(tell, seconds(place, ()))
+        yield place, part
+        if part.stops:
+            return
+
+
+def _together(target: str, scopes: Sequence[Scope], parts: dict[int, _Part], ended: str) -> Exploration:
+    """One result from those of the scopes, in the order of the scopes."""
     found: dict[tuple[str, ...], Finding] = {}
     coverage: list[Coverage] = []
-    refused: list[Unusable] = []
-    version = ""
-    for number, scope in enumerate(scopes):
-        left = sum(s.share for s in scopes[number:])
-        slice_end = time.monotonic() + max(end - time.monotonic(), 0.0) * scope.share / left
-        try:
-            shop = Workshop(target, scope)
-            build(shop)
-        except Unusable as why:
-            refused.append(why)
-            coverage.append(Coverage(scope.name, cut_by=f"not built: {why}"))
-            continue
-        version = shop.version
-        search = Walks(shop, seed, progress, examples) if examples else Search(shop, seed, progress)
-        try:
-            search.run(max(LEAST_SECONDS, (slice_end - time.monotonic()) * SEARCH_PART))
-        except KeyboardInterrupt:
-            search.harvest.coverage.cut_by = "interrupted"
-            slice_end = end = time.monotonic()
-        coverage.append(search.harvest.coverage)
-        for failure in sorted(search.harvest.failures.values(), key=lambda f: len(f.events)):
-            finding = conclude(shop, target, failure, slice_end)
+    for place, scope in enumerate(scopes):
+        part = parts.get(place) or _Part(Coverage(scope.name, cut_by=f"not searched: {ended}"))
+        coverage.append(part.coverage)
+        for finding in part.findings:
             known = found.get(finding.key)
             if known is None or _better(finding, known):
                 found[finding.key] = finding
-        if search.harvest.coverage.cut_by in ("interrupted", HANGS):
-            coverage += [
-                Coverage(s.name, cut_by=f"not searched: {coverage[-1].cut_by}") for s in scopes[number + 1 :]
-            ]
-            break
+    refused = [part.refused for part in parts.values() if part.refused]
     if len(refused) == len(scopes):
-        raise refused[0]
+        raise Unusable(parts[0].refused)
     order = sorted(found.values(), key=lambda f: (f.fault != "scheduler", f.claim, len(f.events)))
+    version = next((part.version for part in parts.values() if part.version), "")
     return Exploration(target, version, tuple(order), tuple(coverage))
 
 

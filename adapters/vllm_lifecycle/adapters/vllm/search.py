@@ -8,6 +8,7 @@ expanded.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import deque
@@ -130,8 +131,12 @@ class _Mood:
 class Search:
     """One exploration of one scope on one target."""
 
-    def __init__(self, shop: Workshop, seed: int, progress: Progress | None = None) -> None:
+    def __init__(
+        self, shop: Workshop, seed: int, progress: Progress | None = None, walks: int | None = None
+    ) -> None:
+        """`walks` bounds the random walks; without it they fill the time."""
         self.shop = shop
+        self.most_walks = math.inf if walks is None else walks
         self.scope: Scope = shop.scope
         self.random = random.Random(f"{seed} {self.scope.name}")
         self.harvest = Harvest(Coverage(self.scope.name))
@@ -204,7 +209,7 @@ class Search:
 
     def _walks(self, end: float) -> None:
         c = self.harvest.coverage
-        while time.monotonic() < end:
+        while c.walks < self.most_walks and time.monotonic() < end:
             c.walks += 1
             with patience(PATIENCE):
                 self._walk()
