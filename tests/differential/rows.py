@@ -1,0 +1,48 @@
+"""Differences that are intended: each row names the defect of the original that justifies it.
+
+A row explains a divergence as a whole, from the differences and from what has happened in the pair; the first row that does so
+is counted.  What no row explains is a failure.  `defect` is a row of docs/corpus.md, or says in words what the original does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tests.differential.pair import Pair
+from tests.differential.plain import Difference
+
+
+@dataclass(frozen=True)
+class Row:
+    """A named intended difference."""
+
+    name: str
+    defect: str
+    explains: Callable[[str, Sequence[Difference], Pair], bool]
+    """From the name of the call, the differences and the pair, which has stopped there."""
+
+
+def _original_raises(kind: str, function: str) -> Callable[[str, Sequence[Difference], Pair], bool]:
+    """The original raises this out of the call, from that function, and ours does not."""
+
+    def explains(call: str, found: Sequence[Difference], pair: Pair) -> bool:
+        raised = [d for d in found if d.path == "raised"]
+        trace = pair.reference.trace
+        return (
+            bool(raised)
+            and raised[0].reference == kind
+            and f" {function}:" in trace
+            and not pair.sides[1].trace
+        )
+
+    return explains
+
+
+ROWS: tuple[Row, ...] = ()
+"""Filled as the verified scheduler is held against the original."""
+
+
+def explained(call: str, found: Sequence[Difference], pair: Pair) -> Row | None:
+    """The first row that explains the divergence; None when none does."""
+    return next((row for row in ROWS if row.explains(call, found, pair)), None)
