@@ -7,23 +7,16 @@ and trace; then the assumptions of each section; then one closing line with the 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from vllm_lifecycle.adapters.cli.explain import Entry
-from vllm_lifecycle.adapters.report.model import Report, Section
+from vllm_lifecycle.adapters.report import words
+from vllm_lifecycle.adapters.report.model import Report
 from vllm_lifecycle.spec.check.verdict import Outcome, TraceStep, Verdict
 
 _COLOURS = {Outcome.HOLDS: "32", Outcome.REFUTED: "31", Outcome.NOT_ESTABLISHED: "33"}
-_EXTENT: dict[str, Callable[[Iterable[int]], int]] = {"obligations": sum, "states": max, "transitions": max}
-_SHOWN_NUMBERS = {
-    "obligations": "obligations",
-    "states": "states",
-    "transitions": "transitions",
-    "depth": "levels",
-    "length": "steps to show",
-}
 
 
 def to_text(report: Report, *, details: bool, traces: bool = False, colour: bool = False) -> str:
@@ -33,9 +26,9 @@ def to_text(report: Report, *, details: bool, traces: bool = False, colour: bool
     blocks += _failures([v for v in verdicts if v.outcome is not Outcome.HOLDS])
     held = [v for v in verdicts if v.outcome is Outcome.HOLDS]
     blocks += [_evidence(v, v.trace) for v in held if traces and v.trace]
-    blocks += [_evidence(v, ()) for v in held if details and not v.trace and _long(v)]
+    blocks += [_evidence(v, ()) for v in held if details and not v.trace and words.evidence(v)]
     blocks += [_uses(v) for v in verdicts if v.numbers.get("uses")]
-    assumed = _assumptions(report)
+    assumed = [line for where, them in words.assumptions(report) for line in (f"{where}:", *_indented(them))]
     if assumed:
         blocks.append("\n".join(["assumptions:", *_indented(assumed)]))
     blocks.append(f"{report.command}: {report.outcome.value} ({report.seconds:.1f} s)")
@@ -80,15 +73,6 @@ def entries_to_json(entries: Sequence[Entry]) -> str:
     )
 
 
-def trace_lines(trace: Sequence[TraceStep]) -> list[str]:
-    """One numbered line for each step, with the changes below it."""
-    lines: list[str] = []
-    for number, step in enumerate(trace, start=1):
-        lines.append(f"{number:3}. {step if step.params else step.action}")
-        lines += [f"       {name}: {text}" if text else f"       {name}" for name, text in step.changes]
-    return lines
-
-
 def table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> str:
     """Columns padded to their widest cell."""
     whole = [header, *rows]
@@ -117,10 +101,13 @@ def _table(report: Report, *, details: bool, colour: bool) -> str:
     if details:
         header: tuple[str, ...] = ("claim", "scope", "extent")
         verdicts = [v for s in report.sections for v in s.verdicts]
-        rows = [(v.outcome, (v.claim, v.scope, _numbers(v.numbers))) for v in verdicts]
+        rows = [(v.outcome, (v.claim, v.scope, words.numbers(v.numbers))) for v in verdicts]
     else:
         header = ("checked", "claims", "extent", "time")
-        rows = [(s.outcome, (s.title, _claims(s), _extent(s), f"{s.seconds:.1f} s")) for s in report.sections]
+        rows = [
+            (s.outcome, (s.title, words.claims(s), words.extent(s), f"{s.seconds:.1f} s"))
+            for s in report.sections
+        ]
     shown = table([(outcome.value, *rest) for outcome, rest in rows], ("outcome", *header))
     if not colour:
         return shown
@@ -133,37 +120,11 @@ def _paint(line: str, outcome: Outcome) -> str:
     return f"\033[{_COLOURS[outcome]}m{word}\033[0m{line.removeprefix(word)}"
 
 
-def _claims(section: Section) -> str:
-    return ", ".join(f"{count} {outcome.value}" for outcome, count in section.tally.items()) or "none"
-
-
-def _extent(section: Section) -> str:
-    """How much was looked at: obligations add up over claims; the states of a search are common to all its claims."""
-    found = {name: [v.numbers[name] for v in section.verdicts if name in v.numbers] for name in _EXTENT}
-    return _numbers({name: _EXTENT[name](numbers) for name, numbers in found.items() if numbers})
-
-
-def _numbers(numbers: Mapping[str, Any]) -> str:
-    return ", ".join(f"{numbers[name]:,} {word}" for name, word in _SHOWN_NUMBERS.items() if name in numbers)
-
-
-def _assumptions(report: Report) -> list[str]:
-    """Each assumption below the sections that rest on it; those with the same assumptions share one heading."""
-    titles: dict[tuple[str, ...], list[str]] = {}
-    for section in report.sections:
-        assumed = tuple(dict.fromkeys(a for v in section.verdicts for a in v.assumptions))
-        if assumed:
-            titles.setdefault(assumed, []).append(section.title)
-    return [
-        line for assumed, where in titles.items() for line in (f"{', '.join(where)}:", *_indented(assumed))
-    ]
-
-
 def _failures(verdicts: Sequence[Verdict]) -> list[str]:
     """One block for each failure; those that say nothing of their own (all interrupted, all cut off) share one."""
     shared: dict[tuple[Outcome, str, str, str], list[Verdict]] = {}
     for verdict in verdicts:
-        own = verdict.claim if verdict.trace or _long(verdict) or not verdict.reason else ""
+        own = verdict.claim if verdict.trace or words.evidence(verdict) or not verdict.reason else ""
         shared.setdefault((verdict.outcome, verdict.engine, verdict.scope, own or verdict.reason), []).append(
             verdict
         )
@@ -182,14 +143,9 @@ def _evidence(verdict: Verdict, trace: Sequence[TraceStep]) -> str:
     lines = [f"{verdict.outcome.value}: {verdict.claim}" + (f"  [{where}]" if where else "")]
     if verdict.reason:
         lines.append(f"  {verdict.reason}")
-    for name, evidence in _long(verdict):
+    for name, evidence in words.evidence(verdict):
         lines += [f"  {name}:", *(f"    {line}" for line in evidence.splitlines())]
-    return "\n".join([*lines, *_indented(trace_lines(trace))])
-
-
-def _long(verdict: Verdict) -> list[tuple[str, str]]:
-    """The numbers that are texts of several lines."""
-    return [(k, v) for k, v in verdict.numbers.items() if isinstance(v, str) and "\n" in v]
+    return "\n".join([*lines, *_indented(words.trace_lines(trace))])
 
 
 def _uses(verdict: Verdict) -> str:
