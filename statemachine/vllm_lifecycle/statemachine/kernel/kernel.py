@@ -1,0 +1,348 @@
+"""The kernel: what may be done to requests, blocks, transfers and steps. Each operation is one action of the specification.
+
+An operation whose guard does not hold raises `Refused` and has changed nothing. Operations that need blocks answer None when
+the pool has not enough of them: that is not a fault, and nothing has changed either. Which blocks are free follows from who
+holds them, and is never set. Decisions (order, budgets, victims) belong to the policy and the pass; signals from outside are
+matched here with what is outstanding, and refused, with their sender, when they match nothing.
+
+Rejected: undoing an operation that went wrong half-way (guards come first instead); a kernel that calls the policy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from vllm_lifecycle.spec.lifecycles.vocabulary import FINISHED, GONE, OVER, Kind, Party, Status
+from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
+from vllm_lifecycle.statemachine.kernel.queue import ArrivalQueue, Queue
+from vllm_lifecycle.statemachine.kernel.refusal import Refused
+from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.steps import Row, Step, Steps
+from vllm_lifecycle.statemachine.kernel.store import BlockStore, Hit
+from vllm_lifecycle.statemachine.kernel.transfers import Transfer
+
+Hook = Callable[[Seq], tuple[bool, Any]]
+"""Asked when a request ends, with its table still there: will its blocks be sent first, and what the client is told of that."""
+
+_WAITING = frozenset({Status.WAITING, Status.PREEMPTED})
+_OVER = frozenset(OVER)
+_GONE = frozenset(GONE)
+_FINISHED = frozenset(FINISHED)
+
+
+class Kernel:
+    """The state of one scheduler, and the operations on it.
+
+    seqs        id -> the incarnation that has it (live, or finished and held by a transfer)
+    running     in order of admission
+    waiting     requests without blocks; holding: waiting requests with a table or a load, when they queue by themselves
+    notices     ids that finished since the last step was dispatched
+    refused     how many signals of each party matched nothing
+    """
+
+    def __init__(
+        self,
+        store: BlockStore,
+        waiting: Queue,
+        *,
+        slots: int,
+        finishing: Hook = lambda seq: (False, None),
+        separate_holding: bool = False,
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.store = store
+        self.slots = slots
+        self.seqs: dict[str, Seq] = {}
+        self.running: list[Seq] = []
+        self.waiting = waiting
+        self.holding: Queue = ArrivalQueue() if separate_holding else waiting
+        self.steps = Steps(store.let_go)
+        self.notices: set[str] = set()
+        self.refused: Counter[tuple[Party | None, str]] = Counter()
+        self.unfinished = 0
+        self._finishing = finishing
+        self._clock = clock
+
+    # requests come
+
+    def add(self, seq: Seq) -> None:
+        """add_request, add_structured_request: a free id is taken, the request waits behind the others."""
+        if seq.id in self.seqs:
+            raise self.refuse("add_request", f"the id {seq.id!r} is in use", Party.CLIENT)
+        if seq.status not in (Status.WAITING, Status.WAITING_FOR_GRAMMAR, Status.WAITING_FOR_CHUNK):
+            raise self.refuse("add_request", f"a new request cannot be {seq.status.name}", Party.CLIENT)
+        self.seqs[seq.id] = seq
+        self.unfinished += 1
+        self.waiting.append(seq)
+
+    def grammar_ready(self, seq: Seq) -> None:
+        """WAITING_FOR_GRAMMAR -> WAITING, in its place."""
+        self._require(seq.status is Status.WAITING_FOR_GRAMMAR, "grammar_ready", seq)
+        seq.status = Status.WAITING
+
+    # within a pass
+
+    def admit(
+        self,
+        seq: Seq,
+        tokens: int,
+        hit: Hit | None,
+        *,
+        external: int = 0,
+        lookahead: int = 0,
+        encoder: int = 0,
+        keep: int = 0,
+    ) -> tuple[list[int], ...] | None:
+        """admit_request, admit_holding_request: WAITING or PREEMPTED -> RUNNING, with blocks for `tokens` more; None: no room."""
+        self._require(seq.status in _WAITING, "admit_request", seq)
+        self._require(len(self.running) < self.slots, "admit_request", seq, "no slot is free")
+        self._require(
+            not self.awaits_delivery(seq), "admit_request", seq, "tokens of its last run are still to come"
+        )
+        self._require(hit is None or not seq.held_kv, "admit_request", seq, "it has a table already")
+        fresh = self.store.grow(
+            seq, tokens, hit=hit, external=external, lookahead=lookahead, cache=True, encoder_tokens=encoder, keep=keep
+        )  # fmt: skip
+        if fresh is None:
+            return None
+        (self.holding if seq.held_kv else self.waiting).remove(seq)
+        seq.held_kv = False
+        if hit is not None:
+            seq.computed = hit.tokens + external
+        seq.status = Status.RUNNING
+        seq.announced = True
+        self.running.append(seq)
+        return fresh
+
+    def start_receive(
+        self, seq: Seq, hit: Hit | None, external: int, *, keep: int = 0, encoder: int = 0
+    ) -> tuple[list[int], ...] | None:
+        """WAITING or PREEMPTED -> WAITING_FOR_REMOTE_KVS: a remote writer begins to fill blocks for `external` tokens."""
+        self._require(seq.status in _WAITING, "start_receive", seq)
+        self._require(external > 0, "start_receive", seq, "nothing is loaded")
+        self._require(seq.receive is None and not seq.held_kv, "start_receive", seq, "it has a table already")
+        self._require(
+            not self.awaits_delivery(seq), "start_receive", seq, "tokens of its last run are still to come"
+        )
+        fresh = self.store.grow(
+            seq, 0, hit=hit, external=external, cache=False, keep=keep, encoder_tokens=encoder
+        )
+        if fresh is None:
+            return None
+        seq.receive = Transfer(Kind.RECEIVE, since=self._clock())
+        seq.status = Status.WAITING_FOR_REMOTE_KVS
+        if self.holding is not self.waiting:
+            self.waiting.remove(seq)
+            self.holding.prepend(seq)
+        return fresh
+
+    def promote(self, seq: Seq, computed: int) -> None:
+        """WAITING_FOR_REMOTE_KVS -> WAITING, or PREEMPTED if it ran before: `computed` tokens came whole.
+
+        promote_loaded_request when some did, retry_failed_load when none did: then its table is given back.
+        """
+        transfer = seq.receive
+        self._require(
+            seq.status is Status.WAITING_FOR_REMOTE_KVS
+            and transfer is not None
+            and transfer.state in (State.DONE, State.FAILED),
+            "promote_loaded_request",
+            seq,
+            "its load is not done",
+        )
+        seq.receive = None
+        seq.status = Status.PREEMPTED if seq.announced else Status.WAITING
+        seq.computed = computed
+        if computed:
+            self.store.cache(seq, computed)
+            seq.held_kv = True
+            return
+        self._end_table(seq)
+        if self.holding is not self.waiting:
+            self.holding.remove(seq)
+            self.waiting.prepend(seq)
+
+    def resume_running(self, seq: Seq, tokens: int, *, lookahead: int = 0) -> tuple[list[int], ...] | None:
+        """continue_request: a running request takes part with `tokens` more; None: the pool has not the blocks."""
+        self._require(seq.status is Status.RUNNING, "continue_request", seq)
+        return self.store.grow(seq, tokens, hit=None, lookahead=lookahead)
+
+    def preempt(self, seq: Seq, *, deliver: bool = True) -> None:
+        """preempt_request, preempt_for_reset: RUNNING -> PREEMPTED; it gives its table back and computes again later.
+
+        Blocks that a dispatched step still touches stay held by that step. Tokens in flight are delivered, or dropped.
+        """
+        self._require(seq.status is Status.RUNNING, "preempt_request", seq)
+        self.running.remove(seq)
+        self._end_table(seq)
+        seq.status = Status.PREEMPTED
+        seq.run += 1
+        if not deliver:
+            seq.deliver_from = seq.run
+        seq.computed = 0
+        seq.placeholders = 0
+        seq.drafts = []
+        seq.preemptions += 1
+        self.waiting.prepend(seq)
+
+    def dispatch(self, rows: list[Row], lockstep: list[Seq]) -> Step:
+        """BUILDING -> DISPATCHED: the step holds the blocks of its rows, and the workers have heard who finished."""
+        step = self.steps.dispatch(rows, lockstep)
+        number = step.number
+        for seq, _, tokens, _ in rows:
+            seq.computed += tokens
+            seq.in_flight += 1
+            seq.last_step = number
+        self.notices = set()
+        return step
+
+    # answers
+
+    def receive_output(self, step: Step) -> None:
+        """DISPATCHED -> ANSWERED: the step touches no block any more."""
+        if not self.steps.answer(step):
+            raise self.refuse("receive_output", f"step {step.number} is not outstanding", Party.WORKER)
+
+    def close_row(self, row: Row) -> str:
+        """What a row of an answered step is worth: "current", "deliverable" (of an earlier run) or "dropped"."""
+        seq = row.seq
+        seq.in_flight -= 1
+        if seq.status in _GONE or row.run < seq.deliver_from:
+            return "dropped"
+        return "current" if row.run == seq.run else "deliverable"
+
+    def awaits_delivery(self, seq: Seq) -> bool:
+        """Rows of an earlier run are in flight whose tokens count: it must not run again before they are there."""
+        return seq.in_flight > 0 and seq.run > seq.deliver_from and seq.status is Status.PREEMPTED
+
+    # ends
+
+    def finish(self, seq: Seq, reason: Status) -> Any:
+        """abort_request, stop_request, and ends in error: any unfinished state -> `reason`; what the client is told of a send.
+
+        The table is given back, except for blocks that a step in flight or a transfer still touches: those keep them. With a
+        transfer left the request waits for it (WAITING_FOR_TRANSFER_FREE) and keeps its id; else it is FREED.
+        """
+        self._require(seq.status not in _GONE, "finish", seq)
+        self._require(reason in _FINISHED, "finish", seq, f"{reason.name} is no end")
+        if seq.status is Status.RUNNING:
+            self.running.remove(seq)
+        else:
+            self._queue_of(seq).remove(seq)
+        seq.status = reason
+        seq.reason = reason
+        self.unfinished -= 1
+        hold, told = self._finishing(seq)
+        self.notices.add(seq.id)
+        if seq.receive is not None and seq.receive.state is not State.ACTIVE:
+            seq.receive = None
+        if seq.receive is not None:
+            seq.receive.hold = self.store.convert(seq)
+        elif hold:
+            seq.send = Transfer(Kind.SEND, hold=self.store.convert(seq), since=self._clock())
+        else:
+            self._end_table(seq)
+        seq.held_kv = False
+        self._free_id(seq)
+        return told
+
+    def _free_id(self, seq: Seq) -> None:
+        """free_request, when no transfer is left; else the request waits for it."""
+        if seq.receive is None and seq.send is None and seq.handoff is None:
+            seq.status = Status.FREED
+            del self.seqs[seq.id]
+        else:
+            seq.status = Status.WAITING_FOR_TRANSFER_FREE
+
+    # signals of the connector
+
+    def receive_finished(self, id: str) -> None:
+        """receive_completes: the remote writer is done with the blocks of the request that has this id."""
+        seq, transfer = self._under_way(id, Kind.RECEIVE)
+        if seq.status is Status.WAITING_FOR_REMOTE_KVS:
+            transfer.state = State.DONE
+        else:
+            self._end_transfer(seq, transfer)
+
+    def receive_failed(self, id: str, valid: int) -> None:
+        """receive_fails, receive_completes_in_part: of the load under way only the first `valid` tokens come whole."""
+        _, transfer = self._under_way(id, Kind.RECEIVE)
+        transfer.valid = valid if transfer.valid is None else min(valid, transfer.valid)
+
+    def send_finished(self, id: str) -> None:
+        """send_completes: the remote reader has its copy."""
+        seq, transfer = self._under_way(id, Kind.SEND)
+        self._end_transfer(seq, transfer)
+
+    def give_up_transfers(self, before: float) -> list[tuple[Seq, Kind]]:
+        """Ends transfers of finished requests that began before the given time: their blocks may still be touched. A deadline."""
+        late = [
+            (seq, transfer)
+            for seq in self.seqs.values()
+            if seq.status is Status.WAITING_FOR_TRANSFER_FREE
+            for transfer in (seq.receive, seq.send, seq.handoff)
+            if transfer is not None and transfer.since < before
+        ]
+        for seq, transfer in late:
+            self._end_transfer(seq, transfer)
+        return [(seq, transfer.kind) for seq, transfer in late]
+
+    def _under_way(self, id: str, kind: Kind) -> tuple[Seq, Transfer]:
+        seq = self.seqs.get(id)
+        transfer = None if seq is None else (seq.receive if kind is Kind.RECEIVE else seq.send)
+        if seq is None or transfer is None or transfer.state is not State.ACTIVE:
+            raise self.refuse(
+                "refuse_unmatched_report", f"no {kind.name.lower()} of {id!r} is outstanding", Party.CONNECTOR
+            )
+        return seq, transfer
+
+    def _end_transfer(self, seq: Seq, transfer: Transfer) -> None:
+        if transfer.kind is Kind.RECEIVE:
+            seq.receive = None
+        elif transfer.kind is Kind.SEND:
+            seq.send = None
+        else:
+            seq.handoff = None
+        if transfer.hold is not None:
+            self.steps.release_after(seq.last_step, transfer.hold)
+        if seq.status in _OVER:
+            self._free_id(seq)
+
+    # the prefix cache
+
+    def reset(self) -> bool:
+        """reset_prefix_cache, refuse_reset: every cached block is forgotten, unless some block is held."""
+        return self.store.reset()
+
+    def preempt_all(self) -> list[Seq]:
+        """begin_forced_reset, preempt_for_reset: everybody who runs gives way, last first; tokens in flight are dropped."""
+        victims = self.running[::-1]
+        for seq in victims:
+            self.preempt(seq, deliver=False)
+        return victims
+
+    # shared
+
+    def _end_table(self, seq: Seq) -> None:
+        if seq.in_flight and self.steps.touches(seq.last_step):
+            self.steps.release_after(seq.last_step, self.store.convert(seq))
+        else:
+            self.store.drop(seq)
+
+    def _queue_of(self, seq: Seq) -> Queue:
+        return self.holding if seq in self.holding else self.waiting
+
+    def loading(self) -> Iterable[Seq]:
+        """Requests that wait for remote KV, in the order of their queue."""
+        return (seq for seq in self.holding if seq.status is Status.WAITING_FOR_REMOTE_KVS)
+
+    def _require(self, guard: bool, action: str, seq: Seq, why: str = "") -> None:
+        if not guard:
+            raise Refused(action, f"{seq!r}: {why or 'not in this state'}")
+
+    def refuse(self, action: str, reason: str, party: Party) -> Refused:
+        """A signal that matches nothing: counted against its sender, to be raised by the caller."""
+        self.refused[party, action] += 1
+        return Refused(action, reason, party)

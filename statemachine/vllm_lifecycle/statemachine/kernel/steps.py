@@ -1,0 +1,85 @@
+"""Model steps in flight, and the blocks that wait for them.
+
+A step holds every block of its rows until its output is processed. The table of a live request holds them too, so a hold of
+the step's own is needed only when a table ends early: it is kept here, with the number of the last step that touches its
+blocks, and let go once no step up to that number is outstanding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.store import Hold
+
+
+class Row(NamedTuple):
+    """A request's part in a step: which run of which incarnation, how many tokens, and with which drafts."""
+
+    seq: Seq
+    run: int
+    tokens: int
+    drafts: int
+
+
+class Step:
+    """A dispatched step: its number and its rows, in the order of the plan; `lockstep` are the members served as one."""
+
+    __slots__ = ("lockstep", "number", "rows")
+
+    def __init__(self, number: int, rows: list[Row], lockstep: list[Seq]) -> None:
+        self.number = number
+        self.rows = rows
+        self.lockstep = lockstep
+
+
+class Steps:
+    """The steps that are dispatched and not answered, oldest first."""
+
+    def __init__(self, let_go: Callable[[Hold], None]) -> None:
+        self.number = 0
+        self.outstanding: dict[int, Step] = {}
+        self._waiting: list[tuple[int, Hold]] = []
+        self._let_go = let_go
+
+    def dispatch(self, rows: list[Row], lockstep: list[Seq]) -> Step:
+        """A new step leaves for the workers."""
+        self.number += 1
+        step = Step(self.number, rows, lockstep)
+        self.outstanding[step.number] = step
+        return step
+
+    def answer(self, step: Step) -> bool:
+        """The step's output is here, so it touches no block any more; False for one that is not outstanding."""
+        if self.outstanding.pop(step.number, None) is None:
+            return False
+        if self._waiting:
+            self._release()
+        return True
+
+    def touches(self, last: int) -> bool:
+        """Some step up to number `last` is still outstanding."""
+        return any(number <= last for number in self.outstanding)
+
+    def release_after(self, last: int, hold: Hold) -> None:
+        """Let the blocks go when no step up to number `last` is outstanding (at once, if none is)."""
+        if self.touches(last):
+            self._waiting.append((last, hold))
+        else:
+            self._let_go(hold)
+
+    def _release(self) -> None:
+        oldest = next(iter(self.outstanding), self.number + 1)
+        still = []
+        for last, hold in self._waiting:
+            if last >= oldest:
+                still.append((last, hold))
+            else:
+                self._let_go(hold)
+        self._waiting = still
+
+    @property
+    def held(self) -> list[Hold]:
+        """Holds of steps: tables that ended while a step in flight touched them."""
+        return [hold for _, hold in self._waiting]

@@ -1,0 +1,56 @@
+"""The result of a pass: who takes part in the step, in order, with how many tokens, which blocks, drafts and encoder inputs."""
+
+from __future__ import annotations
+
+from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.steps import Row
+
+Blocks = tuple[list[int], ...]
+"""Block ids, one list per KV cache group."""
+
+
+class Plan:
+    """A step being built.
+
+    running, new, resumed   who takes part: was running before, is new to the workers, runs again after a preemption
+    preempted   who gave way in this pass
+    tokens      id -> tokens of this step, in order
+    fresh       id -> block ids: the new ones of a running request, the whole table of one that was admitted
+    drafts      id -> draft tokens that ride along
+    encoder     id -> encoder inputs to compute
+    loaded      ids whose connector loads for them before this step runs
+    failed      who ended in this pass, for it can never run
+    """
+
+    __slots__ = (
+        "drafts", "encoder", "failed", "fresh", "loaded", "new", "preempted", "resumed", "running", "tokens",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.running: list[Seq] = []
+        self.new: list[Seq] = []
+        self.resumed: list[Seq] = []
+        self.preempted: list[Seq] = []
+        self.failed: list[Seq] = []
+        self.tokens: dict[str, int] = {}
+        self.fresh: dict[str, Blocks] = {}
+        self.drafts: dict[str, list[int]] = {}
+        self.encoder: dict[str, list[int]] = {}
+        self.loaded: set[str] = set()
+
+    def rows_of(self, seqs: dict[str, Seq]) -> list[Row]:
+        """The rows of the step, in order."""
+        drafts = self.drafts
+        if not drafts:
+            return [Row(seq := seqs[id], seq.run, tokens, 0) for id, tokens in self.tokens.items()]
+        return [
+            Row(seq := seqs[id], seq.run, tokens, len(drafts.get(id, ())))
+            for id, tokens in self.tokens.items()
+        ]
+
+    def undo(self, seq: Seq) -> tuple[int, list[int]]:
+        """A request that already took part gives way: its tokens and its encoder inputs, which are free again."""
+        self.running.remove(seq)
+        self.fresh.pop(seq.id)
+        self.drafts.pop(seq.id, None)
+        return self.tokens.pop(seq.id), self.encoder.pop(seq.id, [])
