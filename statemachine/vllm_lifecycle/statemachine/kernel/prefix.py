@@ -1,0 +1,64 @@
+"""The prefix cache: which full blocks hold the KV of a known run of tokens.
+
+A key names a whole prefix up to the end of a block (a chain of hashes), so the longest hit of a sequence is found key by key.
+Equal blocks are not merged, because a block in a table never changes its number: one key may have several blocks, and a look-up
+takes the oldest. Nearly all keys have one, so only the others cost a dict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from itertools import islice
+
+
+class Prefixes:
+    """Keys of the blocks of a pool of `size` blocks.
+
+    keys    for each block its key, or None
+    first   for each key its oldest block
+    copies  for keys with several blocks, all of them, oldest first
+    """
+
+    __slots__ = ("copies", "first", "keys")
+
+    def __init__(self, size: int) -> None:
+        self.keys: list[Hashable | None] = [None] * size
+        self.first: dict[Hashable, int] = {}
+        self.copies: dict[Hashable, dict[int, None]] = {}
+
+    def longest(self, keys: Iterable[Hashable], most: int) -> list[int]:
+        """The blocks of the longest known run at the beginning of `keys`, at most `most` of them."""
+        return list(iter(map(self.first.get, islice(keys, most)).__next__, None))
+
+    def add(self, blocks: Sequence[int], keys: Sequence[Hashable]) -> None:
+        """Each block, which has no key yet, gets its key."""
+        own, first = self.keys, self.first
+        for block, key in zip(blocks, keys, strict=True):
+            assert own[block] is None, f"block {block} has a key already"
+            own[block] = key
+            if key in first:
+                self.copies.setdefault(key, {first[key]: None})[block] = None
+            else:
+                first[key] = block
+
+    def forget(self, block: int) -> Hashable | None:
+        """The block has no key any more; gives the key that it had."""
+        key = self.keys[block]
+        if key is None:
+            return None
+        self.keys[block] = None
+        copies = self.copies.get(key)
+        if copies is None:
+            del self.first[key]
+        else:
+            del copies[block]
+            self.first[key] = next(iter(copies))
+            if len(copies) == 1:
+                del self.copies[key]
+        return key
+
+    def clear(self) -> None:
+        """No block has a key."""
+        self.keys = [None] * len(self.keys)
+        self.first.clear()
+        self.copies.clear()
