@@ -38,6 +38,7 @@ class Kernel:
     seqs        id -> the incarnation that has it (live, or finished and held by a transfer)
     running     in order of admission
     waiting     requests without blocks; holding: waiting requests with a table or a load, when they queue by themselves
+    loads       requests that load, or have loaded and wait: each has a slot, and what it will need to run is promised to it
     notices     ids that finished since the last step was dispatched
     refused     how many signals of each party matched nothing
     """
@@ -62,6 +63,7 @@ class Kernel:
         self.notices: set[str] = set()
         self.refused: Counter[tuple[Party | None, str]] = Counter()
         self.unfinished = 0
+        self.loads: dict[Seq, None] = {}
         self._finishing = finishing
         self._clock = clock
 
@@ -97,7 +99,7 @@ class Kernel:
     ) -> tuple[list[int], ...] | None:
         """admit_request, admit_holding_request: WAITING or PREEMPTED -> RUNNING, with blocks for `tokens` more; None: no room."""
         self._require(seq.status in _WAITING, "admit_request", seq)
-        self._require(len(self.running) < self.slots, "admit_request", seq, "no slot is free")
+        self._require(seq in self.loads or self.slot_is_free(), "admit_request", seq, "no slot is free")
         self._require(
             not self.awaits_delivery(seq), "admit_request", seq, "tokens of its last run are still to come"
         )
@@ -108,6 +110,7 @@ class Kernel:
         if fresh is None:
             return None
         (self.holding if seq.held_kv else self.waiting).remove(seq)
+        self.loads.pop(seq, None)
         seq.held_kv = False
         if hit is not None:
             seq.computed = hit.tokens + external
@@ -131,6 +134,7 @@ class Kernel:
         )
         if fresh is None:
             return None
+        self.loads[seq] = None
         seq.receive = Transfer(Kind.RECEIVE, since=self._clock())
         seq.status = Status.WAITING_FOR_REMOTE_KVS
         if self.holding is not self.waiting:
@@ -159,6 +163,7 @@ class Kernel:
             self.store.cache(seq, computed)
             seq.held_kv = True
             return
+        del self.loads[seq]
         self._end_table(seq)
         if self.holding is not self.waiting:
             self.holding.remove(seq)
@@ -197,6 +202,16 @@ class Kernel:
             seq.last_step = number
         self.notices = set()
         return step
+
+    def slot_is_free(self) -> bool:
+        """Another request may run or load."""
+        running = len(self.running)
+        return running + len(self.loads) < self.slots
+
+    def promised(self, lookahead: int, but: Seq | None = None) -> int:
+        """Blocks that requests which load, or have loaded, still need to run: promised to them, and not in use yet."""
+        needs = self.store.needs
+        return sum(needs(seq, len(seq.tokens) + 1 + lookahead, None) for seq in self.loads if seq is not but)
 
     # answers
 
@@ -245,6 +260,7 @@ class Kernel:
         else:
             self._end_table(seq)
         seq.held_kv = False
+        self.loads.pop(seq, None)
         self._free_id(seq)
         return told
 

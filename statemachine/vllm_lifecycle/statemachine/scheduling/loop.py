@@ -99,7 +99,7 @@ class Scheduling:
             tokens, inputs = plan.undo(victim)
             self._budget += tokens
             self._encoder += self.world.encoder_size(victim, inputs) if inputs else 0
-        alone = victim is requester and self.kernel.store.free + self._own(victim) >= self.kernel.store.size
+        alone = victim is requester and self.kernel.store.free + self._own(victim) >= self.kernel.store.size - 1
         if alone:
             self.kernel.finish(victim, Status.FINISHED_ERROR)
             plan.failed.append(victim)
@@ -138,8 +138,10 @@ class Scheduling:
         queue = kernel.waiting
         loras = {seq.lora for seq in plan.running if seq.lora} if self.limits.loras else set()
         skipped: list[Seq] = []
-        while len(queue) and self._budget > 0 and len(kernel.running) < kernel.slots:
+        while len(queue) and self._budget > 0:
             seq = queue.peek()
+            if not kernel.slot_is_free() and seq not in kernel.loads:
+                break
             if not self._ready(plan, seq):
                 if seq.status is Status.FREED or seq.status is Status.WAITING_FOR_TRANSFER_FREE:
                     continue
@@ -223,7 +225,11 @@ class Scheduling:
             cross = limits.cross
         lookahead = limits.lookahead if seq.computed else 0
         again = seq.status is Status.PREEMPTED
-        if kernel.admit(seq, new, hit, external=external, lookahead=lookahead, encoder=cross) is None:
+        keep = kernel.promised(limits.lookahead, but=seq) if kernel.loads else 0
+        if (
+            kernel.admit(seq, new, hit, external=external, lookahead=lookahead, encoder=cross, keep=keep)
+            is None
+        ):
             return None
         table = kernel.store.table(seq)
         if world.connected:
@@ -240,7 +246,10 @@ class Scheduling:
 
     def _load(self, seq: Seq, hit: Hit | None, external: int) -> bool | None:
         """A load in the background begins; the request is skipped until it is done."""
-        fresh = self.kernel.start_receive(seq, hit, external)
+        store, lookahead = self.kernel.store, self.limits.lookahead
+        loaded = (hit.tokens if hit else 0) + external
+        rest = store.needs(seq, len(seq.tokens) + 1 + lookahead, hit) - store.needs(seq, loaded, hit)
+        fresh = self.kernel.start_receive(seq, hit, external, keep=self.kernel.promised(lookahead) + rest)
         if fresh is None:
             return None
         self.world.allocated(seq, self.kernel.store.table(seq), external)
