@@ -135,6 +135,7 @@ def _refuted(finding: Finding, name: str, folder: Path | None) -> Shown:
         numbers=numbers,
         picture=finding.picture,
         test=as_test.test_text(finding, name),
+        message=finding.message,
         known_as=(finding.target, *finding.known_as),
     )
 

@@ -19,5 +19,7 @@ class Shown(Verdict):
     picture: Picture | None = None
     test: str = ""
     """The source of a pytest that fails as long as the property falls."""
+    message: str = ""
+    """How the property falls, in a sentence; `reason` says where and whose fault too."""
     known_as: tuple[str, ...] = ()
     """What the finding has in common with itself in other runs, on other machines and when lines move."""

@@ -8,7 +8,7 @@ to read), SVG (its labels do not wrap, stick, select or speak).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from vllm_lifecycle.adapters.report.custody import Frame, Picture, unique
@@ -65,7 +65,7 @@ def groups(picture: Picture) -> tuple[Group, ...]:
     found = (
         Group("requests", tuple(_requests(frames, picture.subjects))),
         Group("blocks", tuple(_blocks(frames, picture.subjects))),
-        Group("steps in flight", tuple(_steps(frames))),
+        Group("model steps", tuple(_steps(frames))),
     )
     return tuple(g for g in found if g.lanes)
 
@@ -120,32 +120,38 @@ def _requests(frames: Sequence[Frame], subjects: frozenset[str]) -> Iterable[Lan
 
 
 def _steps(frames: Sequence[Frame]) -> Iterable[Lane]:
-    for name in unique(s.name for f in frames for s in f.steps):
-        yield Lane(name, _rows([[("flight", s.state) for s in f.steps if s.name == name] for f in frames]))
+    facts = [[("flight", f"{s.name}: {s.state}") for s in f.steps] for f in frames]
+    if any(facts):
+        yield Lane("in flight", _rows(facts))
 
 
 def _blocks(frames: Sequence[Frame], subjects: frozenset[str]) -> Iterable[Lane]:
     names = unique(b for f in frames for b in f.blocks)
-    fates = {name: [_fate(frame, name) for frame in frames] for name in names}
+    fates = {name: [fate(frame, name) for frame in frames] for name in names}
+    for members in alike(names, lambda name: fates[name], subjects):
+        yield Lane(named(members), _rows(fates[members[0]]), bool(subjects & {*members}))
+
+
+def alike(blocks: Iterable[str], fates: Callable[[str], object], subjects: frozenset[str]) -> list[list[str]]:
+    """Neighbouring blocks with the same fate together; those that the violation is about stay alone."""
     together: list[list[str]] = []
-    for name in names:
+    for block in blocks:
         last = together[-1][-1] if together else ""
-        same = last and fates[last] == fates[name] and not {last, name} & subjects
-        if same:
-            together[-1].append(name)
+        if last and fates(last) == fates(block) and not {last, block} & subjects:
+            together[-1].append(block)
         else:
-            together.append([name])
-    for members in together:
-        yield Lane(_named(members), _rows(fates[members[0]]), bool(subjects & set(members)))
+            together.append([block])
+    return together
 
 
-def _named(blocks: Sequence[str]) -> str:
+def named(blocks: Sequence[str]) -> str:
+    """One block, or several neighbouring ones, as a lane is called."""
     if len(blocks) == 1:
         return f"block {blocks[0]}"
-    return f"blocks {blocks[0]} {'and' if len(blocks) == 2 else 'to'} {blocks[-1]}"
+    return f"blocks {blocks[0]}\u2013{blocks[-1]}"
 
 
-def _fate(frame: Frame, block: str) -> list[Fact]:
+def fate(frame: Frame, block: str) -> list[Fact]:
     """What is so of a block: its holders, and whether it is free."""
     facts: list[Fact] = [(h.kind, h.label) for h in frame.holders(block)]
     times = (frame.free or ()).count(block)

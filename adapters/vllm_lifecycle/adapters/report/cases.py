@@ -1,0 +1,173 @@
+"""What the page shows of one counterexample: the numbers of rows and columns that the template writes out.
+
+Cases are numbered in the order of the report; a trace that shows a known defect (a mutant that is refuted as it should be) is
+kept apart from those that say something is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from vllm_lifecycle.adapters.report import lanes, traces
+from vllm_lifecycle.adapters.report.custody import Frame, Moment, Picture
+from vllm_lifecycle.adapters.report.evidence import Shown
+from vllm_lifecycle.adapters.report.model import Report
+from vllm_lifecycle.spec.check.verdict import Outcome, Verdict
+
+HEAD = 1
+"""Row of the calls; lanes begin below it."""
+
+
+def number(report: Report) -> dict[int, tuple[Verdict, str]]:
+    """The verdicts that have something to show, by identity, with the names of their places on the page."""
+    found = [v for s in report.sections for v in s.verdicts if v.trace or _picture(v)]
+    return {id(v): (v, f"case-{n}") for n, v in enumerate(found, start=1)}
+
+
+def case(verdict: Verdict, place: str) -> dict[str, Any]:
+    """Everything that the template needs for one counterexample."""
+    picture = _picture(verdict)
+    assert picture is not None
+    groups, rows = _groups(lanes.groups(picture), picture)
+    falls = _falls(picture)
+    steps = len(picture.moments)
+    return {
+        "id": place,
+        "claim": verdict.claim,
+        "defect": verdict.outcome is Outcome.HOLDS,
+        "hint": f"{steps} {'call' if steps == 1 else 'calls'}, {verdict.scope}",
+        **_told(verdict),
+        "facts": list(_facts(verdict, steps)),
+        "columns": [_column(n, m, falls) for n, m in enumerate(picture.moments)],
+        "falls": {"column": falls.start + 2, "length": len(falls)},
+        "groups": groups,
+        "rows": rows,
+        "legend": lanes.legend(picture),
+        "data": {"falls": falls_text(verdict, picture), "moments": list(_moments(picture, falls))},
+        "again": _again(verdict),
+    }
+
+
+@cache
+def _meanings() -> Mapping[str, str]:
+    from vllm_lifecycle.spec.lifecycles.system import SYSTEM
+
+    return {p.name: p.doc.strip() for p in SYSTEM.properties}
+
+
+def meaning(name: str) -> str:
+    """What a property of the specification says, in words; empty for any other name."""
+    return _meanings().get(name, "")
+
+
+def _told(verdict: Verdict) -> dict[str, str]:
+    """What the property says, and how it falls, without saying the one twice."""
+    sense = meaning(str(verdict.numbers.get("property", verdict.claim)))
+    message = verdict.message if isinstance(verdict, Shown) and verdict.message else verdict.reason
+    return {"meaning": "" if message.startswith(sense) else sense, "message": message}
+
+
+def falls_text(verdict: Verdict, picture: Picture) -> str:
+    """The sentence at the moment of the violation."""
+    name = str(verdict.numbers.get("property", verdict.claim))
+    return f"{name} falls here" if picture.loop is None else f"{name}: this goes on for ever"
+
+
+def _picture(verdict: Verdict) -> Picture | None:
+    if isinstance(verdict, Shown) and verdict.picture is not None:
+        return verdict.picture
+    return traces.picture(verdict)
+
+
+def _falls(picture: Picture) -> range:
+    """The moments that are marked: the last one, or those that repeat for ever."""
+    last = len(picture.moments) - 1
+    return range(last if picture.loop is None else min(picture.loop, last), last + 1)
+
+
+def _facts(verdict: Verdict, steps: int) -> Iterator[tuple[str, str]]:
+    told = verdict.numbers
+    yield "scope", verdict.scope
+    yield "engine", verdict.engine
+    for name, key in (("fault", "fault"), ("at", "site"), ("vLLM", "vllm")):
+        if told.get(key):
+            yield name, str(told[key])
+    yield "length", f"{steps} {'call' if steps == 1 else 'calls'}"
+
+
+def _column(place: int, moment: Moment, falls: range) -> dict[str, Any]:
+    told = "for ever" if len(falls) > 1 else "falls"
+    breach = f"\nbreaks the contract: {moment.breach}" if moment.breach else ""
+    return {
+        "call": moment.call,
+        "name": moment.call.partition("(")[0],
+        "tip": f"{place + 1}. {moment.call}{breach}",
+        "breach": moment.breach,
+        "changes": moment.changes,
+        "falls": told if place == falls.start else "",
+    }
+
+
+def _groups(found: Iterable[lanes.Group], picture: Picture) -> tuple[list[dict[str, Any]], int]:
+    """The groups with the rows of their lanes, and the number of the last row."""
+    row = HEAD
+    out: list[dict[str, Any]] = []
+    for group in found:
+        row += 1
+        title_row, placed = row, []
+        for lane in group.lanes:
+            row += 1
+            bars = [_bar(lane.name, bar, row + n) for n, bars in enumerate(lane.rows) for bar in bars]
+            height = max(1, len(lane.rows))
+            placed.append(
+                {"name": lane.name, "row": row, "height": height, "subject": lane.subject, "bars": bars}
+            )
+            row += height - 1
+        out.append({"title": group.title, "row": title_row, "lanes": placed})
+    return out, row
+
+
+def _bar(lane: str, bar: lanes.Bar, row: int) -> dict[str, Any]:
+    first, last = bar.start + 1, bar.start + bar.length
+    when = f"after call {first}" if first == last else f"after calls {first} to {last}"
+    return {
+        "row": row,
+        "column": bar.start + 2,
+        "length": bar.length,
+        "kind": bar.kind,
+        "text": bar.text,
+        "short": bar.short if bar.short != bar.text else "",
+        "tip": f"{lane}: {bar.text}\n{when}",
+    }
+
+
+def _moments(picture: Picture, falls: range) -> Iterator[dict[str, Any]]:
+    for place, (moment, frame) in enumerate(zip(picture.moments, lanes.observed(picture), strict=True)):
+        yield {
+            "call": moment.call,
+            "changes": list(moment.changes),
+            "breach": moment.breach,
+            "falls": place in falls,
+            "requests": [
+                {"name": r.name, "status": r.status, "facts": ", ".join(r.facts)} for r in frame.requests
+            ],
+            "blocks": list(_owners(frame, picture.subjects)),
+        }
+
+
+def _owners(frame: Frame, subjects: frozenset[str]) -> Iterator[dict[str, Any]]:
+    for blocks in lanes.alike(frame.blocks, lambda block: lanes.fate(frame, block), subjects):
+        owners = [{"kind": kind, "text": text} for kind, text in lanes.fate(frame, blocks[0])]
+        yield {"name": lanes.named(blocks), "owners": owners, "subject": bool(subjects & {*blocks})}
+
+
+def _again(verdict: Verdict) -> dict[str, str] | None:
+    """What can be copied to have the counterexample again: a test, or the command that finds it."""
+    if isinstance(verdict, Shown) and verdict.test:
+        return {"title": "As a pytest", "button": "Copy the pytest", "text": verdict.test}
+    if "mutant" in verdict.numbers:
+        command = f"vllm-lifecycle mutants {verdict.numbers['mutant']}"
+        return {"title": "Find it again", "button": "Copy the command", "text": command}
+    return None
