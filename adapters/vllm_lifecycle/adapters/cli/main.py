@@ -21,7 +21,7 @@ PARSER_INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and answer its exit code."""
-    from vllm_lifecycle.adapters.cli.commands import app
+    from vllm_lifecycle.adapters.cli.groups import app
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
