@@ -13,10 +13,10 @@ import pytest
 
 pytest.importorskip("vllm")
 
-from vllm_lifecycle.adapters.vllm.config import fitting  # noqa: E402
-from vllm_lifecycle.statemachine.kernel.paged import PagedStore  # noqa: E402
-from vllm_lifecycle.statemachine.kernel.seq import Seq  # noqa: E402
-from vllm_lifecycle.statemachine.kernel.store import V0_13_0, V0_32_0, Hit  # noqa: E402
+from vllm_lifecycle.adapters.vllm.config import fitting
+from vllm_lifecycle.statemachine.kernel.paged import PagedStore
+from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.store import V0_13_0, V0_32_0, Hit
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("ignore")]
 
