@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from time import monotonic
 from typing import Any
 
 from vllm_lifecycle.spec.lifecycles.vocabulary import FINISHED, GONE, OVER, Kind, Party, Status
 from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
-from vllm_lifecycle.statemachine.kernel.queue import ArrivalQueue, Queue
+from vllm_lifecycle.statemachine.kernel.queue import Queue
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.steps import Row, Step, Steps
@@ -30,6 +31,11 @@ _WAITING = frozenset({Status.WAITING, Status.PREEMPTED})
 _OVER = frozenset(OVER)
 _GONE = frozenset(GONE)
 _FINISHED = frozenset(FINISHED)
+
+
+def nothing_is_sent(seq: Seq) -> tuple[bool, Any]:
+    """The hook of a scheduler without connector."""
+    return False, None
 
 
 class Kernel:
@@ -49,21 +55,22 @@ class Kernel:
         waiting: Queue,
         *,
         slots: int,
-        finishing: Hook = lambda seq: (False, None),
-        separate_holding: bool = False,
-        clock: Callable[[], float] = lambda: 0.0,
+        finishing: Hook = nothing_is_sent,
+        holding: Queue | None = None,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self.store = store
         self.slots = slots
         self.seqs: dict[str, Seq] = {}
         self.running: list[Seq] = []
         self.waiting = waiting
-        self.holding: Queue = ArrivalQueue() if separate_holding else waiting
+        self.holding: Queue = waiting if holding is None else holding
         self.steps = Steps(store.let_go)
         self.notices: set[str] = set()
         self.refused: Counter[tuple[Party | None, str]] = Counter()
         self.unfinished = 0
         self.loads: dict[Seq, None] = {}
+        self._filling: dict[Seq, int] = {}
         self._finishing = finishing
         self._clock = clock
 
@@ -104,11 +111,14 @@ class Kernel:
             not self.awaits_delivery(seq), "admit_request", seq, "tokens of its last run are still to come"
         )
         self._require(hit is None or not seq.held_kv, "admit_request", seq, "it has a table already")
+        known = seq.cached_blocks if hit is None else len(hit.blocks[0])
         fresh = self.store.grow(
             seq, tokens, hit=hit, external=external, lookahead=lookahead, cache=True, encoder_tokens=encoder, keep=keep
         )  # fmt: skip
         if fresh is None:
             return None
+        if seq.cached_blocks > known:
+            self._filling.setdefault(seq, known)
         (self.holding if seq.held_kv else self.waiting).remove(seq)
         self.loads.pop(seq, None)
         seq.held_kv = False
@@ -172,7 +182,11 @@ class Kernel:
     def resume_running(self, seq: Seq, tokens: int, *, lookahead: int = 0) -> tuple[list[int], ...] | None:
         """continue_request: a running request takes part with `tokens` more; None: the pool has not the blocks."""
         self._require(seq.status is Status.RUNNING, "continue_request", seq)
-        return self.store.grow(seq, tokens, hit=None, lookahead=lookahead)
+        known = seq.cached_blocks
+        fresh = self.store.grow(seq, tokens, lookahead=lookahead)
+        if seq.cached_blocks > known:
+            self._filling.setdefault(seq, known)
+        return fresh
 
     def preempt(self, seq: Seq, *, deliver: bool = True) -> None:
         """preempt_request, preempt_for_reset: RUNNING -> PREEMPTED; it gives its table back and computes again later.
@@ -201,6 +215,7 @@ class Kernel:
             seq.in_flight += 1
             seq.last_step = number
         self.notices = set()
+        self._filling.clear()
         return step
 
     def slot_is_free(self) -> bool:
@@ -245,7 +260,7 @@ class Kernel:
         if seq.status is Status.RUNNING:
             self.running.remove(seq)
         else:
-            self._queue_of(seq).remove(seq)
+            self.queue_of(seq).remove(seq)
         seq.status = reason
         seq.reason = reason
         self.unfinished -= 1
@@ -339,15 +354,28 @@ class Kernel:
             self.preempt(seq, deliver=False)
         return victims
 
+    def forget_cache(self) -> bool:
+        """complete_forced_reset: every cached block is forgotten, held or not; False when some block is held."""
+        if self.store.reset():
+            return True
+        self.store.evict(set(range(1, self.store.size)))
+        return False
+
     # shared
 
     def _end_table(self, seq: Seq) -> None:
+        if (
+            seq in self._filling
+        ):  # blocks that this pass was to compute: nobody will, so they are not to be found
+            (table,) = self.store.table(seq)
+            self.store.evict(set(table[self._filling.pop(seq) : seq.cached_blocks]))
         if seq.in_flight and self.steps.touches(seq.last_step):
             self.steps.release_after(seq.last_step, self.store.convert(seq))
         else:
             self.store.drop(seq)
 
-    def _queue_of(self, seq: Seq) -> Queue:
+    def queue_of(self, seq: Seq) -> Queue:
+        """The queue in which a waiting request is."""
         return self.holding if seq in self.holding else self.waiting
 
     def loading(self) -> Iterable[Seq]:

@@ -39,16 +39,17 @@ class Seq:
     run         counts runs: a preemption ends one. A row of an earlier run is stale: its tokens are delivered if that run is at
                 least `deliver_from`, else dropped
     reason      how it ended, while it waits for a transfer
+    chunk       its newest row left known tokens to compute
     announced   a worker was told of it; held_kv: waits with a table (after a load)
     receive, send, handoff   its transfers that are not over
     lockstep    it is one of the lockstep decoders: `computed` is kept for all of them together
     """
 
     __slots__ = (
-        "announced", "arrival", "cached_blocks", "cached_tokens", "computed", "deliver_from", "drafts", "epoch", "external",
-        "handoff", "hashes", "held_kv", "id", "in_flight", "last_step", "limit", "lockstep", "lora", "outputs", "payload",
-        "placeholders", "preemptions", "priority", "prompt", "reason", "receive", "run", "send", "skip_cache", "status", "table",
-        "tokens",
+        "announced", "arrival", "cached_blocks", "cached_tokens", "chunk", "computed", "deliver_from", "drafts", "epoch",
+        "external", "handoff", "hashes", "held_kv", "id", "in_flight", "last_step", "limit", "lockstep", "lora", "outputs",
+        "payload", "placeholders", "preemptions", "priority", "prompt", "reason", "receive", "run", "send", "skip_cache",
+        "status", "table", "tokens",
     )  # fmt: skip
 
     def __init__(
@@ -92,6 +93,7 @@ class Seq:
         self.run = 0
         self.deliver_from = 0
         self.reason: Status | None = None
+        self.chunk = False
         self.announced = False
         self.held_kv = False
         self.receive: Transfer | None = None

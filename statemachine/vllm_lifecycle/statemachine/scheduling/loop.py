@@ -11,12 +11,16 @@ from __future__ import annotations
 from vllm_lifecycle.spec.lifecycles.vocabulary import Party, Status
 from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
+from vllm_lifecycle.statemachine.kernel.queue import Queue
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.store import Hit
 from vllm_lifecycle.statemachine.policies.policy import Policy
 from vllm_lifecycle.statemachine.scheduling.plan import Plan
 from vllm_lifecycle.statemachine.scheduling.rules import Limits, Rules
 from vllm_lifecycle.statemachine.scheduling.world import EncoderPlan, World
+
+RUNS, HOLDS_NEW, STOPS = range(3)
+"""How much is paused: nothing; the admission of requests without blocks; everything."""
 
 
 class Scheduling:
@@ -28,30 +32,56 @@ class Scheduling:
         self.rules = rules
         self.limits = limits
         self.world = world
-        self._budget = 0
+        self.paused = RUNS
+        self._budget = self._inputs = 0
         self._encoder = 0
+        self._threshold = 0
+        self._reading = False
+        self._prefills: set[Seq] = set()
 
     def plan(self) -> Plan:
         """One pass. The plan is not dispatched yet: `computed` of its requests is what it was before the step."""
         plan = Plan()
-        self._budget = self.limits.tokens
-        self._encoder = self.limits.encoder
+        if self.paused == STOPS:
+            return plan
+        limits = self.limits
+        self._budget = limits.tokens
+        self._inputs = limits.inputs or limits.tokens
+        self._encoder = limits.encoder
+        self._threshold = self._bound()
+        self._reading = False
         self._serve_running(plan)
         if not plan.preempted:
             self._serve_waiting(plan)
         return plan
 
+    def _bound(self) -> int:
+        """The longest chunk of a prompt in this pass, 0 for no bound."""
+        limits = self.limits
+        if not limits.threshold or self.rules.threshold_alone:
+            return limits.threshold
+        eligible = self.kernel.unfinished
+        if eligible <= 1:
+            return 0
+        return max(limits.threshold, self._inputs // eligible) if limits.adaptive else limits.threshold
+
+    def _room(self) -> int:
+        """Tokens that one more row could have."""
+        return min(self._budget, self._inputs - self.limits.extra)
+
     def settle(self, plan: Plan) -> None:
-        """After the dispatch: outputs that are awaited from the step (asynchronous scheduling)."""
-        if not self.rules.asynchronous:
-            return
-        seqs = self.kernel.seqs
+        """After the dispatch: who still has known tokens to compute, and outputs that are awaited (asynchronous scheduling)."""
+        seqs, ahead = self.kernel.seqs, self.rules.asynchronous
         draft = [-1] * self.limits.drafts
         for id in plan.tokens:
             seq = seqs[id]
-            ridden = len(plan.drafts.get(id, ()))
-            if seq.computed == len(seq.tokens) + seq.placeholders + ridden:
-                seq.placeholders += 1 + ridden
+            seq.chunk = seq.computed < len(seq.tokens) + seq.placeholders
+            if seq.chunk:
+                continue
+            self._prefills.discard(seq)
+            if ahead:
+                ridden = len(plan.drafts.get(id, ()))
+                seq.placeholders += self.limits.sampled + ridden
                 seq.drafts = draft.copy()
 
     # running requests
@@ -59,7 +89,7 @@ class Scheduling:
     def _serve_running(self, plan: Plan) -> None:
         running = self.kernel.running
         index = 0
-        while index < len(running) and self._budget > 0:
+        while index < len(running) and self._room() > 0:
             seq = running[index]
             index += 1
             new = self._lacking(seq)
@@ -74,6 +104,8 @@ class Scheduling:
             fresh = self.kernel.resume_running(seq, new, lookahead=self.limits.lookahead)
             while fresh is None:
                 victim = self.policy.victim(running, seq)
+                if self.world.frees_pending() or self.kernel.steps.touches(victim.last_step):
+                    return
                 if running.index(victim) < index:
                     index -= 1
                 if self._give_way(plan, victim, seq):
@@ -81,31 +113,38 @@ class Scheduling:
                 fresh = self.kernel.resume_running(seq, new, lookahead=self.limits.lookahead)
             self._take(plan, seq, new, fresh, inputs)
             plan.running.append(seq)
+            self._reading |= seq.chunk
 
     def _lacking(self, seq: Seq) -> int:
         """Tokens that a running request is given: all that it lacks, within the bounds; 0 or less: it sits this pass out."""
         awaited = seq.placeholders
         if awaited and seq.computed + 2 - awaited >= seq.prompt + seq.limit:
             return 0
+        limits, world = self.limits, self.world
+        if limits.encoder and world.has_encoder(seq) and not world.encoder_there(seq, seq.computed - awaited):
+            return 0
         new = len(seq.tokens) + len(seq.drafts) + awaited - seq.computed
-        threshold = self.limits.threshold
+        threshold = self._threshold
         if 0 < threshold < new:
             new = threshold
-        return min(new, self._budget, self.limits.model_len - 1 - seq.computed)
+        return min(new, self._room(), limits.model_len - limits.sampled - seq.computed)
 
     def _give_way(self, plan: Plan, victim: Seq, requester: Seq) -> bool:
         """The victim is preempted, its part in this pass undone; True when the requester itself gave way."""
         if victim.id in plan.tokens:
             tokens, inputs = plan.undo(victim)
             self._budget += tokens
+            self._inputs += tokens + self.limits.extra
             self._encoder += self.world.encoder_size(victim, inputs) if inputs else 0
-        alone = victim is requester and self.kernel.store.free + self._own(victim) >= self.kernel.store.size - 1
+        alone = (
+            victim is requester and self.kernel.store.free + self._own(victim) >= self.kernel.store.size - 1
+        )
         if alone:
             self.kernel.finish(victim, Status.FINISHED_ERROR)
             plan.failed.append(victim)
             return True
         self.world.encoder_free(victim)
-        self.kernel.preempt(victim)
+        self.kernel.preempt(victim, deliver=not self.limits.drops_output)
         self.world.preempted(victim)
         plan.preempted.append(victim)
         return victim is requester
@@ -120,6 +159,7 @@ class Scheduling:
         plan.fresh[seq.id] = fresh
         plan.tokens[seq.id] = new
         self._budget -= new
+        self._inputs -= new + self.limits.extra
         if seq.drafts:
             ridden = new + seq.computed - len(seq.tokens) - seq.placeholders
             if ridden > 0:
@@ -135,10 +175,14 @@ class Scheduling:
 
     def _serve_waiting(self, plan: Plan) -> None:
         kernel = self.kernel
-        queue = kernel.waiting
         loras = {seq.lora for seq in plan.running if seq.lora} if self.limits.loras else set()
-        skipped: list[Seq] = []
-        while len(queue) and self._budget > 0:
+        skipped: dict[Queue, list[Seq]] = {}
+        while self._room() > 0:
+            queue = kernel.holding
+            if not len(queue) and self.paused == RUNS:
+                queue = kernel.waiting
+            if not len(queue):
+                break
             seq = queue.peek()
             if not kernel.slot_is_free() and seq not in kernel.loads:
                 break
@@ -155,10 +199,12 @@ class Scheduling:
                     if seq.lora:
                         loras.add(seq.lora)
                     continue
+            queue = kernel.queue_of(seq)
             queue.remove(seq)
-            skipped.append(seq)
-        if skipped:
-            queue.put_back(skipped)
+            skipped.setdefault(queue, []).append(seq)
+        for queue, seqs in skipped.items():
+            queue.put_back(seqs)
+            plan.skipped += seqs
 
     def _ready(self, plan: Plan, seq: Seq) -> bool:
         """A blocked request whose wait is over goes on; False: it still waits, or has ended."""
@@ -183,6 +229,8 @@ class Scheduling:
 
     def _loaded(self, seq: Seq) -> int:
         """Tokens that a complete load has made computed; the last known token is always computed again."""
+        if self.rules.counts_loads:
+            return min(seq.computed, len(seq.tokens) - 1)
         (table,) = self.kernel.store.table(seq)
         return min(len(table) * self.kernel.store.block_size, len(seq.tokens) - 1)
 
@@ -200,8 +248,11 @@ class Scheduling:
                     return False
                 external = seq.external = found
             computed = hit.tokens + external
+        coded = limits.encoder > 0 and world.has_encoder(seq)
+        if coded and not world.encoder_there(seq, computed):
+            return False
         if background and external:
-            return self._load(seq, hit, external)
+            return self._load(plan, seq, hit, external)
         new = len(seq.tokens) - computed
         if new <= 0:
             kernel.refuse(
@@ -210,47 +261,112 @@ class Scheduling:
             external -= 1 - new
             seq.external = external
             new, computed = 1, len(seq.tokens) - 1
-        if 0 < limits.threshold < new:
-            new = limits.threshold
-        if not limits.chunked and new > self._budget:
+        room = self._room()
+        padding = limits.drafts if self._pads(plan, computed, new) else 0
+        new += padding
+        if padding and new > room:
             return None
-        new = min(new, self._budget)
+        if 0 < self._threshold < new:
+            new = self._threshold
+        if not limits.chunked and new > room:
+            return None
+        new = min(new, room)
         inputs: EncoderPlan | None = None
         cross = 0
-        if limits.encoder and world.has_encoder(seq):
+        if coded:
             inputs = world.encoder_plan(seq, computed, new, self._encoder)
             new = inputs.new
             if new <= 0:
                 return None
-            cross = limits.cross
-        lookahead = limits.lookahead if seq.computed else 0
+            if limits.cross:
+                needed = self.rules.cross_as_scheduled
+                cross = world.encoder_size(seq, inputs.inputs) if needed else limits.cross
+        lookahead = limits.lookahead if seq.computed or self.rules.looks_ahead_at_once else 0
         again = seq.status is Status.PREEMPTED
-        keep = kernel.promised(limits.lookahead, but=seq) if kernel.loads else 0
-        if (
+        spare = limits.watermark if kernel.running else 0
+        keep = spare + (kernel.promised(limits.lookahead, but=seq) if kernel.loads else 0)
+        if not self._fits(seq, hit, cross, spare) or (
             kernel.admit(seq, new, hit, external=external, lookahead=lookahead, encoder=cross, keep=keep)
             is None
         ):
-            return None
+            return self._refused(plan, seq, coded)
         table = kernel.store.table(seq)
         if world.connected:
             world.allocated(seq, table, external)
             if external:
                 plan.loaded.add(seq.id)
+        if hit is not None:
+            world.found(seq, hit.tokens, external)
         (plan.resumed if again else plan.new).append(seq)
         seq.computed = computed
         if seq.cached_tokens < 0:
             seq.cached_tokens = computed
+        if computed + new < len(seq.tokens):
+            self._prefills.add(seq)
+        else:
+            self._prefills.discard(seq)
+        if padding:
+            seq.drafts = [-1] * padding
         self._take(plan, seq, new, table, inputs)
         world.admitted(seq)
         return True
 
-    def _load(self, seq: Seq, hit: Hit | None, external: int) -> bool | None:
+    def _pads(self, plan: Plan, computed: int, new: int) -> bool:
+        """A row of one token is filled up with drafts, so that all rows of a decoding step have one length."""
+        limits = self.limits
+        return (
+            self.rules.pads
+            and limits.drafts > 0
+            and limits.sampled > 0
+            and new == 1
+            and not self._reading
+            and (bool(plan.running) or computed > 0)
+            and computed + 1 + limits.drafts + limits.sampled <= limits.model_len
+        )
+
+    def _fits(self, seq: Seq, hit: Hit | None, cross: int, spare: int) -> bool:
+        """All known tokens of the request would find blocks, where that is asked for."""
+        if not self.limits.whole_fits:
+            return True
+        store = self.kernel.store
+        return store.needs(seq, len(seq.tokens), hit, cross) + spare <= store.free
+
+    def _refused(self, plan: Plan, seq: Seq, coded: bool) -> bool | None:
+        """No blocks: the pass ends here; but a request that the whole pool could not hold ends in error."""
+        if coded and self.rules.returns_inputs:
+            self.world.encoder_free(seq)
+        store = self.kernel.store
+        if self.limits.whole_fits and store.needs(seq, len(seq.tokens)) + self._own(seq) > store.size - 1:
+            self.kernel.finish(seq, Status.FINISHED_ERROR)
+            plan.failed.append(seq)
+            return True
+        return None
+
+    def _load(self, plan: Plan, seq: Seq, hit: Hit | None, external: int) -> bool | None:
         """A load in the background begins; the request is skipped until it is done."""
-        store, lookahead = self.kernel.store, self.limits.lookahead
-        loaded = (hit.tokens if hit else 0) + external
-        rest = store.needs(seq, len(seq.tokens) + 1 + lookahead, hit) - store.needs(seq, loaded, hit)
-        fresh = self.kernel.start_receive(seq, hit, external, keep=self.kernel.promised(lookahead) + rest)
-        if fresh is None:
-            return None
-        self.world.allocated(seq, self.kernel.store.table(seq), external)
+        kernel, limits = self.kernel, self.limits
+        store, lookahead = kernel.store, limits.lookahead
+        local = hit.tokens if hit else 0
+        rest = store.needs(seq, len(seq.tokens) + 1 + lookahead, hit) - store.needs(
+            seq, local + external, hit
+        )
+        spare = limits.watermark if kernel.running else 0
+        keep = kernel.promised(lookahead) + rest
+        if self.rules.reserves:
+            keep = max(keep, spare + self._reserved() + limits.headroom)
+        if not self._fits(seq, hit, 0, spare) or kernel.start_receive(seq, hit, external, keep=keep) is None:
+            return self._refused(plan, seq, limits.encoder > 0 and self.world.has_encoder(seq))
+        self.world.allocated(seq, store.table(seq), external)
+        self.world.found(seq, local, external)
+        if self.rules.counts_loads:
+            seq.computed = local + external
+        self._prefills.add(seq)
         return False
+
+    def _reserved(self) -> int:
+        """Blocks that prefills under way, and loads, need until all their known tokens have room."""
+        limits, needs = self.limits, self.kernel.store.needs
+        more = 1 + limits.drafts + limits.lookahead if limits.drafts else 0
+        loads = self.kernel.loads
+        self._prefills = {seq for seq in self._prefills if seq.status is Status.RUNNING or seq in loads}
+        return sum(needs(seq, min(len(seq.tokens), limits.model_len) + more) for seq in self._prefills)

@@ -20,10 +20,12 @@ class Plan:
     encoder     id -> encoder inputs to compute
     loaded      ids whose connector loads for them before this step runs
     failed      who ended in this pass, for it can never run
+    skipped     who was looked at and has to wait
     """
 
     __slots__ = (
-        "drafts", "encoder", "failed", "fresh", "loaded", "new", "preempted", "resumed", "running", "tokens",
+        "drafts", "encoder", "failed", "fresh", "loaded", "new", "preempted", "resumed", "running", "skipped",
+        "tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -32,6 +34,7 @@ class Plan:
         self.resumed: list[Seq] = []
         self.preempted: list[Seq] = []
         self.failed: list[Seq] = []
+        self.skipped: list[Seq] = []
         self.tokens: dict[str, int] = {}
         self.fresh: dict[str, Blocks] = {}
         self.drafts: dict[str, list[int]] = {}

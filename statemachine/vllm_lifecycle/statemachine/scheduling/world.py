@@ -31,11 +31,20 @@ class World(Protocol):
     def allocated(self, seq: Seq, table: tuple[list[int], ...], external: int) -> None:
         """The request has this table now, of which the connector fills `external` tokens."""
 
+    def found(self, seq: Seq, local: int, external: int) -> None:
+        """The request goes on with what the prefix cache and the connector had for it (statistics)."""
+
+    def frees_pending(self) -> bool:
+        """The connector will give blocks back soon, so nobody need be preempted."""
+
     def grammar(self, seq: Seq) -> str:
         """One of "ready", "pending", "failed"."""
 
     def has_encoder(self, seq: Seq) -> bool:
         """The request has encoder inputs."""
+
+    def encoder_there(self, seq: Seq, computed: int) -> bool:
+        """Encoder inputs that come from elsewhere and are needed after token `computed` have arrived."""
 
     def encoder_plan(self, seq: Seq, computed: int, new: int, budget: int) -> EncoderPlan:
         """What of its encoder inputs must be there for tokens `computed` to `computed + new`."""
