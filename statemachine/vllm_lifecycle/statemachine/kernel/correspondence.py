@@ -29,7 +29,9 @@ CORRESPONDS: dict[str, tuple[str, ...]] = {
     ),
     "receive_failed": ("receive_fails", "receive_completes_in_part"),
     "send_finished": ("send_completes", "refuse_unmatched_report"),
+    "recompute": ("report_invalid_blocks",),
     "reset": ("reset_prefix_cache", "refuse_reset"),
     "preempt_all": ("begin_forced_reset", "preempt_for_reset"),
+    "forget_cache": ("complete_forced_reset",),
 }
 """Method of `Kernel` -> actions of the specification that it can be, by the state it finds."""

@@ -21,7 +21,7 @@ from vllm_lifecycle.statemachine.kernel.queue import Queue
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.steps import Row, Step, Steps
-from vllm_lifecycle.statemachine.kernel.store import BlockStore, Hit
+from vllm_lifecycle.statemachine.kernel.store import BlockStore, Hit, Hold
 from vllm_lifecycle.statemachine.kernel.transfers import Transfer
 
 Hook = Callable[[Seq], tuple[bool, Any]]
@@ -210,7 +210,7 @@ class Kernel:
         """BUILDING -> DISPATCHED: the step holds the blocks of its rows, and the workers have heard who finished."""
         step = self.steps.dispatch(rows, lockstep)
         number = step.number
-        for seq, _, tokens, _ in rows:
+        for seq, _, tokens, _, _ in rows:
             seq.computed += tokens
             seq.in_flight += 1
             seq.last_step = number
@@ -243,6 +243,24 @@ class Kernel:
             return "dropped"
         return "current" if row.run == seq.run else "deliverable"
 
+    def recompute(self, seq: Seq, upto: int) -> None:
+        """report_invalid_blocks: what was loaded for a running request is whole up to token `upto` only; it goes on from there.
+
+        The blocks behind leave the prefix cache. Tokens in flight are dropped, for they were computed from what is not there.
+        """
+        self._require(seq.status is Status.RUNNING, "report_invalid_blocks", seq)
+        self._require(
+            0 <= upto <= seq.computed, "report_invalid_blocks", seq, f"{upto} is not within what is computed"
+        )
+        first = upto // self.store.block_size
+        self.store.evict({block for group in self.store.table(seq) for block in group[first:] if block})
+        seq.cached_blocks = min(seq.cached_blocks, first)
+        seq.run += 1
+        seq.deliver_from = seq.run
+        seq.computed = upto
+        seq.placeholders = 0
+        seq.drafts = []
+
     def awaits_delivery(self, seq: Seq) -> bool:
         """Rows of an earlier run are in flight whose tokens count: it must not run again before they are there."""
         return seq.in_flight > 0 and seq.run > seq.deliver_from and seq.status is Status.PREEMPTED
@@ -269,6 +287,8 @@ class Kernel:
         if seq.receive is not None and seq.receive.state is not State.ACTIVE:
             seq.receive = None
         if seq.receive is not None:
+            if hold:
+                seq.send = Transfer(Kind.SEND, hold=self._share(seq), since=self._clock())
             seq.receive.hold = self.store.convert(seq)
         elif hold:
             seq.send = Transfer(Kind.SEND, hold=self.store.convert(seq), since=self._clock())
@@ -363,14 +383,21 @@ class Kernel:
 
     # shared
 
+    def _share(self, seq: Seq) -> Hold:
+        """One more holder of the whole table."""
+        blocks = max(map(len, self.store.table(seq)))
+        return self.store.pin(seq, blocks * self.store.block_size)
+
     def _end_table(self, seq: Seq) -> None:
         if (
             seq in self._filling
         ):  # blocks that this pass was to compute: nobody will, so they are not to be found
-            (table,) = self.store.table(seq)
-            self.store.evict(set(table[self._filling.pop(seq) : seq.cached_blocks]))
+            first = self._filling.pop(seq)
+            self.store.evict(
+                {b for group in self.store.table(seq) for b in group[first : seq.cached_blocks] if b}
+            )
         if seq.in_flight and self.steps.touches(seq.last_step):
-            self.steps.release_after(seq.last_step, self.store.convert(seq))
+            self.steps.release_after(seq.last_step, self.store.convert(seq, counted=False))
         else:
             self.store.drop(seq)
 

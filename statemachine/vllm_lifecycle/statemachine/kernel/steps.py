@@ -15,12 +15,16 @@ from vllm_lifecycle.statemachine.kernel.store import Hold
 
 
 class Row(NamedTuple):
-    """A request's part in a step: which run of which incarnation, how many tokens, and with which drafts."""
+    """A request's part in a step: which run of which incarnation, how many tokens, and how many of them are drafts.
+
+    `awaited`: the most output tokens that it may bring; 0 for a chunk that leaves known tokens for later.
+    """
 
     seq: Seq
     run: int
     tokens: int
     drafts: int
+    awaited: int = 0
 
 
 class Step:

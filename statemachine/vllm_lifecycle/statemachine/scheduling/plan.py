@@ -43,13 +43,13 @@ class Plan:
 
     def rows_of(self, seqs: dict[str, Seq]) -> list[Row]:
         """The rows of the step, in order."""
-        drafts = self.drafts
-        if not drafts:
-            return [Row(seq := seqs[id], seq.run, tokens, 0) for id, tokens in self.tokens.items()]
-        return [
-            Row(seq := seqs[id], seq.run, tokens, len(drafts.get(id, ())))
-            for id, tokens in self.tokens.items()
-        ]
+        rows = []
+        for id, tokens in self.tokens.items():
+            seq = seqs[id]
+            ridden = len(self.drafts[id]) if id in self.drafts else 0
+            samples = seq.computed + tokens >= len(seq.tokens) + seq.placeholders + ridden
+            rows.append(Row(seq, seq.run, tokens, ridden, ridden + 1 if samples else 0))
+        return rows
 
     def undo(self, seq: Seq) -> tuple[int, list[int]]:
         """A request that already took part gives way: its tokens and its encoder inputs, which are free again."""
