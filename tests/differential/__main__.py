@@ -6,6 +6,7 @@ Exit codes: 0 nothing unexplained, 1 usage, 2 an unexplained difference (shown a
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import time
@@ -90,6 +91,7 @@ def _with_fixed_hashes() -> None:
 
 if __name__ == "__main__":
     _with_fixed_hashes()
+    logging.disable(logging.CRITICAL)
     try:
         sys.exit(main())
     except Unusable as why:

@@ -126,6 +126,7 @@ def encoder(rng: Random) -> Drawn:
     kind = rng.choice(("decoder-only", "decoder-only", "encoder-decoder"))
     return Setup(
         encoder=kind,
+        caching=kind == "decoder-only",
         encoder_tokens=rng.choice((4, 6, 10)) if kind == "decoder-only" else rng.choice((4, 8)),
         whole_images=rng.random() < 0.4,
         slots=4,

@@ -72,6 +72,12 @@ def _struct(cls: type[Any]) -> Callable[[Any], Any]:
 SHARED = frozenset({"SamplingParams", "PoolingParams", "MultiModalFeatureSpec", "LoRARequest"})
 
 
+def _block_state(value: Any) -> Any:
+    """The blocks that a connector is shown: looked up, as it would."""
+    found = {rid: plain(value.resolve_block_ids(rid)) for rid in sorted(value.req_ids)}
+    return {"blocks": found, "boundary_state_offloads": plain(value.boundary_state_offloads)}
+
+
 def _reader(cls: type[Any]) -> Callable[[Any], Any]:
     if cls is Same:
         return _itself
@@ -83,6 +89,8 @@ def _reader(cls: type[Any]) -> Callable[[Any], Any]:
         return _itself
     if cls.__name__ == "ConstantList":
         return lambda value: list(value)
+    if cls.__name__ == "KVConnectorBlockState":
+        return _block_state
     if cls.__name__ == "Request":
         return lambda value: f"<request {value.request_id}>"
     if hasattr(cls, "__struct_fields__"):
