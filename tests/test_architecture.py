@@ -26,6 +26,8 @@ HOMES: dict[str, tuple[str, ...]] = {
     "transitions": ("vllm_lifecycle.statemachine",),
     "msgspec": ("vllm_lifecycle.statemachine", "vllm_lifecycle.adapters"),
     "typer": ("vllm_lifecycle.adapters.cli",),
+    "jinja2": ("vllm_lifecycle.adapters.report",),
+    "markupsafe": ("vllm_lifecycle.adapters.report",),
     "rich": ("vllm_lifecycle.adapters.cli",),
     "hypothesis": ("vllm_lifecycle.adapters",),
     "pytest": ("vllm_lifecycle.adapters",),

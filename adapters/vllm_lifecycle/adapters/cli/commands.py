@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from vllm_lifecycle.adapters.cli.run import Format, finish
+from vllm_lifecycle.adapters.cli.run import Format, Plain, finish
 
 app = typer.Typer(
     add_completion=False,
@@ -19,6 +19,11 @@ app = typer.Typer(
 )
 
 FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result on standard output.")]
+PlainOption = Annotated[Plain, typer.Option("--format", help="How to print the result on standard output.")]
+HtmlOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Also write a page with a picture of each counterexample."),
+]
 DetailsOption = Annotated[bool, typer.Option("--details", "-d", help="A row for each claim.")]
 TracesOption = Annotated[
     bool, typer.Option("--traces", help="Show the shortest trace of each claim that has one.")
@@ -105,6 +110,7 @@ def check(
     timeout: TimeoutOption = 30.0,
     details: DetailsOption = False,
     form: FormatOption = Format.text,
+    html: HtmlOption = None,
 ) -> None:
     """Check everything, or a real scheduler class.
 
@@ -118,7 +124,7 @@ def check(
     Examples
       vllm-lifecycle check
       vllm-lifecycle check --scope 2x2 --details
-      vllm-lifecycle check vllm --seconds 120
+      vllm-lifecycle check vllm --seconds 60 --html report.html
       vllm-lifecycle check my.pkg:MyScheduler --contract hostile --format json
       vllm-lifecycle check vllm --hypothesis 500 --scope pressure
       vllm-lifecycle check my.pkg:MyScheduler --save findings --baseline known.json
@@ -154,7 +160,7 @@ def check(
             jobs,
         )
         stages = targets.check_target(options)
-    finish("check" if target is None else f"check {target}", stages, form, details=details)
+    finish("check" if target is None else f"check {target}", stages, form, details=details, html=html)
 
 
 @app.command()
@@ -164,6 +170,7 @@ def replay(
         str | None, typer.Option(metavar="RELEASE", help="In the environment of vllm==X or vllm-omni==X.")
     ] = None,
     form: FormatOption = Format.text,
+    html: HtmlOption = None,
 ) -> None:
     """Play a saved finding again, here or on another release.
 
@@ -178,10 +185,10 @@ def replay(
     from vllm_lifecycle.adapters.cli import replay as saved
 
     if on is not None:
-        code = saved.elsewhere(file, on, ["--format", form.value])
+        code = saved.elsewhere(file, on, ["--format", form.value, *(["--html", html] if html else [])])
         if code is not None:
             raise typer.Exit(code)
-    finish(f"replay {file}", saved.replay(file), form, details=False, traces=True)
+    finish(f"replay {file}", saved.replay(file), form, details=False, traces=True, html=html)
 
 
 @app.command()
@@ -199,6 +206,7 @@ def prove(
     timeout: TimeoutOption = 30.0,
     details: DetailsOption = False,
     form: FormatOption = Format.text,
+    html: HtmlOption = None,
 ) -> None:
     """Prove the properties for any size.
 
@@ -213,7 +221,7 @@ def prove(
     from vllm_lifecycle.adapters.cli import services
 
     options = services.ProofOptions(tuple(names or ()), seeds, cores, cvc5, timeout)
-    finish("prove", services.prove(options), form, details=details)
+    finish("prove", services.prove(options), form, details=details, html=html)
 
 
 @app.command()
@@ -241,6 +249,7 @@ def explore(
     details: DetailsOption = False,
     traces: TracesOption = False,
     form: FormatOption = Format.text,
+    html: HtmlOption = None,
 ) -> None:
     """Explore every reachable state of a small scope.
 
@@ -263,7 +272,7 @@ def explore(
         services.bytes_of(max_memory),
         liveness,
     )
-    finish("explore", services.explore(options), form, details=details, traces=traces)
+    finish("explore", services.explore(options), form, details=details, traces=traces, html=html)
 
 
 @app.command()
@@ -273,6 +282,7 @@ def mutants(
     ] = None,
     traces: TracesOption = False,
     form: FormatOption = Format.text,
+    html: HtmlOption = None,
 ) -> None:
     """Refute every known defect.
 
@@ -286,7 +296,14 @@ def mutants(
     """
     from vllm_lifecycle.adapters.cli import services
 
-    finish("mutants", services.mutants(tuple(names or ())), form, details=True, traces=traces or bool(names))
+    finish(
+        "mutants",
+        services.mutants(tuple(names or ())),
+        form,
+        details=True,
+        traces=traces or bool(names),
+        html=html,
+    )
 
 
 @app.command()
@@ -294,7 +311,7 @@ def explain(
     name: Annotated[
         str | None, typer.Argument(help="A property, action, state, variable, witness or catalogue id.")
     ] = None,
-    form: FormatOption = Format.text,
+    form: PlainOption = Plain.text,
 ) -> None:
     """Say what a property, action or state means.
 
@@ -312,11 +329,11 @@ def explain(
     from vllm_lifecycle.adapters.cli.run import emit
 
     entries = words.contents() if name is None else words.entries(name)
-    emit(render.entries_to_json(entries) if form is Format.json else render.entries_to_text(entries))
+    emit(render.entries_to_json(entries) if form is Plain.json else render.entries_to_text(entries))
 
 
 @app.command()
-def version(form: FormatOption = Format.text) -> None:
+def version(form: PlainOption = Plain.text) -> None:
     """Print the versions in use."""
     from vllm_lifecycle.adapters.cli import render, services
     from vllm_lifecycle.adapters.cli.run import emit
@@ -324,6 +341,6 @@ def version(form: FormatOption = Format.text) -> None:
     found = services.versions()
     emit(
         render.dump(found)
-        if form is Format.json
+        if form is Plain.json
         else render.table(list(found.items()), ("package", "version"))
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from vllm_lifecycle.adapters.cli.errors import UsageProblem
 from vllm_lifecycle.adapters.cli.findings import EXPLORER, trace
+from vllm_lifecycle.adapters.report.evidence import Shown
 from vllm_lifecycle.adapters.report.model import Stage
 from vllm_lifecycle.spec.check.verdict import Verdict
 
@@ -45,7 +46,7 @@ def replay(file: str) -> list[Stage]:
         except (Unusable, correspondence.MissingSeam) as why:
             raise UsageProblem(str(why)) from None
         numbers = {"length": len(again.steps), "fault": found.fault, "vllm": again.version}
-        verdict = Verdict(
+        verdict = Shown(
             found.claim,
             again.outcome,
             EXPLORER,
@@ -53,6 +54,7 @@ def replay(file: str) -> list[Stage]:
             reason=again.reason,
             trace=trace(again.steps),
             numbers=numbers,
+            picture=again.picture,
         )
         return [verdict]
 

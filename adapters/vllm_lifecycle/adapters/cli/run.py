@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from enum import StrEnum
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, assert_never
 
 import typer
 
@@ -23,20 +23,71 @@ class Format(StrEnum):
 
     text = "text"
     json = "json"
+    junit = "junit"
+    sarif = "sarif"
+    github = "github"
+    markdown = "markdown"
+
+
+class Plain(StrEnum):
+    """The same, for what is no report."""
+
+    text = "text"
+    json = "json"
 
 
 def finish(
-    command: str, stages: Iterable[Stage], form: Format, *, details: bool, traces: bool = False
+    command: str,
+    stages: Iterable[Stage],
+    form: Format,
+    *,
+    details: bool,
+    traces: bool = False,
+    html: str | None = None,
 ) -> NoReturn:
-    """Run the stages, print the report and leave with its exit code."""
-    from vllm_lifecycle.adapters.cli import render
+    """Run the stages, print the report, write its page, and leave with its exit code; raises UsageProblem."""
+    from vllm_lifecycle.adapters.cli import pages
 
+    place = pages.prepare(html)
     report = carry_out(command, stages)
-    if form is Format.json:
-        emit(render.to_json(report))
-    else:
-        emit(render.to_text(report, details=details, traces=traces, colour=_coloured()))
+    emit(printed(report, form, details=details, traces=traces))
+    if form is Format.github:
+        pages.summarise(report)
+    if place is not None:
+        pages.write(place, report)
     raise typer.Exit(report.exit_code)
+
+
+def printed(report: Report, form: Format, *, details: bool, traces: bool) -> str:
+    """The report in one of its forms."""
+    match form:
+        case Format.text:
+            from vllm_lifecycle.adapters.cli import render
+
+            return render.to_text(report, details=details, traces=traces, colour=_coloured())
+        case Format.json:
+            from vllm_lifecycle.adapters.cli import render
+
+            return render.to_json(report)
+        case Format.junit:
+            from vllm_lifecycle.adapters.report.junit import junit
+
+            return junit(report)
+        case Format.sarif:
+            from vllm_lifecycle.adapters.cli.services import versions
+            from vllm_lifecycle.adapters.report.sarif import sarif
+
+            return sarif(report, versions().get("vllm-lifecycle", "0"))
+        case Format.github:
+            from vllm_lifecycle.adapters.report import github
+
+            return github.commands(report)
+        case Format.markdown:
+            from vllm_lifecycle.adapters.report.markdown import markdown
+
+            return markdown(report)
+        case never:
+            assert_never(never)
 
 
 def carry_out(command: str, stages: Iterable[Stage]) -> Report:

@@ -6,11 +6,10 @@ kept apart from those that say something is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from vllm_lifecycle.adapters.report import lanes, traces
+from vllm_lifecycle.adapters.report import lanes, traces, words
 from vllm_lifecycle.adapters.report.custody import Frame, Moment, Picture
 from vllm_lifecycle.adapters.report.evidence import Shown
 from vllm_lifecycle.adapters.report.model import Report
@@ -36,12 +35,12 @@ def case(verdict: Verdict, place: str) -> dict[str, Any]:
     return {
         "id": place,
         "claim": verdict.claim,
-        "defect": verdict.outcome is Outcome.HOLDS,
+        "defect": "mutant" in verdict.numbers and verdict.outcome is Outcome.HOLDS,
         "hint": f"{steps} {'call' if steps == 1 else 'calls'}, {verdict.scope}",
         **_told(verdict),
         "facts": list(_facts(verdict, steps)),
         "columns": [_column(n, m, falls) for n, m in enumerate(picture.moments)],
-        "falls": {"column": falls.start + 2, "length": len(falls)},
+        "falls": {"column": falls.start + 2, "length": len(falls)} if falls else None,
         "groups": groups,
         "rows": rows,
         "legend": lanes.legend(picture),
@@ -50,28 +49,16 @@ def case(verdict: Verdict, place: str) -> dict[str, Any]:
     }
 
 
-@cache
-def _meanings() -> Mapping[str, str]:
-    from vllm_lifecycle.spec.lifecycles.system import SYSTEM
-
-    return {p.name: p.doc.strip() for p in SYSTEM.properties}
-
-
-def meaning(name: str) -> str:
-    """What a property of the specification says, in words; empty for any other name."""
-    return _meanings().get(name, "")
-
-
 def _told(verdict: Verdict) -> dict[str, str]:
     """What the property says, and how it falls, without saying the one twice."""
-    sense = meaning(str(verdict.numbers.get("property", verdict.claim)))
+    sense = words.meanings().get(words.property_of(verdict), "")
     message = verdict.message if isinstance(verdict, Shown) and verdict.message else verdict.reason
     return {"meaning": "" if message.startswith(sense) else sense, "message": message}
 
 
 def falls_text(verdict: Verdict, picture: Picture) -> str:
     """The sentence at the moment of the violation."""
-    name = str(verdict.numbers.get("property", verdict.claim))
+    name = words.property_of(verdict)
     return f"{name} falls here" if picture.loop is None else f"{name}: this goes on for ever"
 
 
@@ -83,6 +70,8 @@ def _picture(verdict: Verdict) -> Picture | None:
 
 def _falls(picture: Picture) -> range:
     """The moments that are marked: the last one, or those that repeat for ever."""
+    if not picture.falls:
+        return range(0)
     last = len(picture.moments) - 1
     return range(last if picture.loop is None else min(picture.loop, last), last + 1)
 
@@ -106,7 +95,7 @@ def _column(place: int, moment: Moment, falls: range) -> dict[str, Any]:
         "tip": f"{place + 1}. {moment.call}{breach}",
         "breach": moment.breach,
         "changes": moment.changes,
-        "falls": told if place == falls.start else "",
+        "falls": told if falls and place == falls.start else "",
     }
 
 

@@ -82,8 +82,8 @@ class Picture:
     """Requests and blocks for which the property falls."""
     loop: int | None = None
     """Index of the first moment that repeats for ever; the number of moments when the run just stops."""
-    note: str = ""
-    """What comes after the last moment, in words."""
+    falls: bool = True
+    """Whether the property falls at all: a replay shows what holds too."""
 
 
 def request_name(rid: str, epoch: int) -> str:

@@ -93,7 +93,7 @@ def diagrams(table: Table) -> Iterator[Diagram]:
     living = {k: v for k, v in links.items() if k[0] not in leaving and k[1] not in leaving}
     ending = {k: v for k, v in links.items() if k not in living}
     yield _drawn(f"{table.name}-lives", f"{table.name} lifecycle: while it lives", table.doc, start, living)
-    yield _drawn(f"{table.name}-ends", f"{table.name} lifecycle: how it ends", table.doc, None, ending)
+    yield _drawn(f"{table.name}-ends", f"{table.name} lifecycle: how it ends", table.doc, (), ending, start)
 
 
 def _families(table: Table) -> dict[str, Names]:
@@ -127,10 +127,10 @@ class _Slot:
 
 
 class _Layout:
-    def __init__(self, start: Names, links: Sequence[Link]) -> None:
+    def __init__(self, start: Names, links: Sequence[Link], end: Names = ()) -> None:
         self.links = links
         self.names = list(dict.fromkeys((start, *(name for link in links for name in link))))
-        back = self._back(start)
+        back = self._back(start, end)
         self.turned = [link in back for link in links]
         layer = self._layers()
         ports = self._ports()
@@ -145,18 +145,20 @@ class _Layout:
         self._order()
         self._place()
 
-    def _back(self, start: Names) -> set[Link]:
-        """The arrows that close a circle, seen from the start."""
-        back: set[Link] = set()
+    def _back(self, start: Names, end: Names) -> set[Link]:
+        """The arrows that close a circle, seen from the start, and those that leave the end."""
+        back = {link for link in self.links if link[0] == end}
         done: set[Names] = set()
         path: list[Names] = []
 
         def visit(name: Names) -> None:
             path.append(name)
             for link in self.links:
-                if link[0] == name and link[1] in path:
+                if link[0] != name or name == end:
+                    continue
+                if link[1] in path:
                     back.add(link)
-                elif link[0] == name and link[1] not in done:
+                elif link[1] not in done:
                     visit(link[1])
             done.add(path.pop())
 
@@ -276,8 +278,11 @@ class _Layout:
         return here.y + PORT * (place - (len(side) - 1) / 2)
 
 
-def _drawn(id: str, title: str, doc: str, start: Names | None, links: dict[Link, list[str]]) -> Diagram:
-    layout = _Layout(start or next(iter(links))[0], list(links))
+def _drawn(
+    id: str, title: str, doc: str, start: Names, links: dict[Link, list[str]], end: Names = ()
+) -> Diagram:
+    """The picture from `start` (or wherever the first arrow begins); `end` is put last."""
+    layout = _Layout(start or next(iter(links))[0], list(links), end)
     columns = layout.columns()
     edges = tuple(
         _arrow(layout, columns, number, tuple(actions)) for number, actions in enumerate(links.values())

@@ -87,7 +87,7 @@ def _section(section: Section, linked: Mapping[int, tuple[Verdict, str]]) -> dic
         "extent": "; ".join(
             part for part in (words.claims(section), extent, f"{section.seconds:.1f} s") if part
         ),
-        "rows": [_row(v, linked.get(id(v), (v, ""))[1]) for v in section.verdicts],
+        "rows": [_row(v, linked.get(id(v), (v, ""))[1]) for v in words.verdicts_of(section)],
     }
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from vllm_lifecycle.adapters.report.model import Report, Section
-from vllm_lifecycle.spec.check.verdict import TraceStep, Verdict
+from vllm_lifecycle.spec.check.verdict import Outcome, TraceStep, Verdict
 
 _TOGETHER: dict[str, Callable[[Iterable[int]], int]] = {
     "obligations": sum,
@@ -20,6 +21,9 @@ _SHOWN_NUMBERS = {
     "depth": "levels",
     "length": "steps to show",
 }
+
+
+NOTHING = "nothing was checked"
 
 
 def claims(section: Section) -> str:
@@ -60,3 +64,38 @@ def trace_lines(trace: Sequence[TraceStep]) -> list[str]:
         lines.append(f"{number:3}. {step if step.params else step.action}")
         lines += [f"       {name}: {text}" if text else f"       {name}" for name, text in step.changes]
     return lines
+
+
+def all_verdicts(report: Report) -> list[tuple[Section, Verdict]]:
+    """Every verdict with its section; see `verdicts_of`."""
+    sections = report.sections or [Section(report.command)]
+    return [(section, verdict) for section in sections for verdict in verdicts_of(section)]
+
+
+def verdicts_of(section: Section) -> list[Verdict]:
+    """The verdicts of a section; where nothing was checked one that says so, so that no form can look green."""
+    return section.verdicts or [Verdict(section.title, Outcome.NOT_ESTABLISHED, "", "", reason=NOTHING)]
+
+
+def account(verdict: Verdict) -> str:
+    """Everything that a verdict has to say, as text: reason, evidence, trace, assumptions."""
+    lines = [verdict.reason] if verdict.reason else []
+    for name, text in evidence(verdict):
+        lines += [f"{name}:", *(f"  {line}" for line in text.splitlines())]
+    lines += trace_lines(verdict.trace)
+    if verdict.assumptions:
+        lines += ["assumptions:", *(f"  {a}" for a in verdict.assumptions)]
+    return "\n".join(lines)
+
+
+def property_of(verdict: Verdict) -> str:
+    """The property that a verdict is about: of a mutant, the one that must fall."""
+    return str(verdict.numbers.get("property", verdict.claim))
+
+
+@cache
+def meanings() -> Mapping[str, str]:
+    """What each property of the specification says, in words."""
+    from vllm_lifecycle.spec.lifecycles.system import SYSTEM
+
+    return {p.name: " ".join(p.doc.split()) for p in SYSTEM.properties}

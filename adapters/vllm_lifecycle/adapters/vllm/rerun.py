@@ -12,8 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from vllm_lifecycle.adapters.report.custody import Moment, Picture
 from vllm_lifecycle.spec.check.verdict import Outcome
 
+from . import custody
 from .config import Unusable, Workshop
 from .contract import IMPOSSIBLE, judge
 from .driver import PATIENCE, Driver, Endless, patience
@@ -39,6 +41,8 @@ class Replay:
     steps: tuple[StepLine, ...]
     failures: tuple[Failure, ...]
     left_out: tuple[str, ...]
+    picture: Picture
+    """Who held which block after each call."""
 
     @property
     def holds(self) -> bool:
@@ -87,8 +91,9 @@ def rerun(saved: Saved) -> Replay:
     failures: list[Failure] = []
     steps: list[StepLine] = []
     left_out: list[str] = []
+    moments: list[Moment] = []
     with _within_patience():
-        dead = not all(_play(game, event, failures, steps, left_out) for event in saved.events)
+        dead = not all(_play(game, event, failures, steps, left_out, moments) for event in saved.events)
         noise = any(f.final for f in failures)
         if not noise:
             last = game.outlook(set())
@@ -98,7 +103,9 @@ def rerun(saved: Saved) -> Replay:
     unseen = bool(left_out) or dead or (noise and saved.claim in FORESIGHT)
     open_or_holds = Outcome.NOT_ESTABLISHED if unseen else Outcome.HOLDS
     outcome = Outcome.REFUTED if fell else open_or_holds
-    return Replay(saved, shop.version, outcome, tuple(steps), tuple(failures), tuple(left_out))
+    subjects = [custody.subjects(f.subject) for f in failures if f.claim == saved.claim]
+    picture = Picture(tuple(moments), frozenset().union(*subjects), falls=fell)
+    return Replay(saved, shop.version, outcome, tuple(steps), tuple(failures), tuple(left_out), picture)
 
 
 @contextmanager
@@ -112,7 +119,12 @@ def _within_patience() -> Iterator[None]:
 
 
 def _play(
-    game: Game, event: Event, failures: list[Failure], steps: list[StepLine], left_out: list[str]
+    game: Game,
+    event: Event,
+    failures: list[Failure],
+    steps: list[StepLine],
+    left_out: list[str],
+    moments: list[Moment],
 ) -> bool:
     """Play one event and write it down; False when the engine died of it."""
     if judge(game.driver, event) == IMPOSSIBLE:
@@ -125,4 +137,6 @@ def _play(
     breach = game.breaches[-1][1] if len(game.breaches) > known else ""
     changed = [f"the engine dies: {death.message}"] if death else changes(before, game.driver.snapshot())
     steps.append(StepLine(describe(event), breach, tuple(changed)))
+    seen = None if death else custody.frame(game.driver)
+    moments.append(Moment(steps[-1].call, steps[-1].changes, seen, breach))
     return death is None
