@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from vllm_lifecycle.statemachine.kernel.seq import Seq
@@ -11,12 +12,14 @@ class EncoderPlan(NamedTuple):
     """Which encoder inputs a request needs for the tokens it is given: to compute, or to load from a remote cache.
 
     new     tokens that it can be given; budget: what is left of the step's encoder budget
+    again   inputs that show what one of the others shows
     """
 
     inputs: list[int]
     new: int
     budget: int
     external: list[int]
+    again: Sequence[int] = ()
 
 
 class World(Protocol):
