@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = ("spec", "statemachine", "adapters")
-MODULES_AND_TEMPLATES = {".py", ".j2", ".css", ".js"}
+MODULES_AND_DATA = {".css", ".j2", ".js", ".json", ".py"}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -64,7 +64,7 @@ def test_the_wheel_holds_every_module_of_the_three_layers_and_nothing_else(wheel
         path.relative_to(ROOT / layer).as_posix()
         for layer in LAYERS
         for path in (ROOT / layer / "vllm_lifecycle").rglob("*")
-        if path.suffix in MODULES_AND_TEMPLATES or path.name == "py.typed"
+        if path.suffix in MODULES_AND_DATA or path.name == "py.typed"
     }
     assert held == wanted
     assert "vllm_lifecycle/__init__.py" not in held, (
