@@ -24,7 +24,8 @@ from vllm_lifecycle.adapters.vllm.config import fitting
 from vllm_lifecycle.adapters.vllm.encoder import Sizes, images, with_encoder
 
 END_TOKEN, STOP_TOKEN = 98, 99
-CONNECTORS = "tests.differential.connectors"
+CONNECTOR = "tests.differential.connectors:PairedConnector"
+ENCODER_CONNECTOR = "tests.differential.connectors:PairedEncoderConnector"
 _MODEL = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -77,8 +78,9 @@ def model_folder() -> str:
 class Factory:
     """Makes what one setup needs."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, connector: str = CONNECTOR) -> None:
         self.setup = setup
+        self.connector = connector
         self.config = self._config()
         self.cache_config = self._cache_config()
         request = importlib.import_module("vllm.v1.request")
@@ -121,10 +123,11 @@ class Factory:
             "parallel_config": c.ParallelConfig(pipeline_parallel_size=s.stages),
         }
         if s.connector:
+            module, _, name = self.connector.partition(":")
             parts["kv_transfer_config"] = fitting(
                 c.KVTransferConfig,
-                kv_connector="PairedConnector",
-                kv_connector_module_path=CONNECTORS,
+                kv_connector=name,
+                kv_connector_module_path=module,
                 kv_role="kv_both",
                 kv_load_failure_policy=s.load_failures,
             )
@@ -142,10 +145,9 @@ class Factory:
         if s.look_ahead:  # what a drafting model would ask for; none is loaded
             object.__setattr__(config.speculative_config, "method", "eagle")
         if s.encoder_connector:
+            module, _, name = ENCODER_CONNECTOR.partition(":")
             config.ec_transfer_config = c.ECTransferConfig(
-                ec_connector="PairedEncoderConnector",
-                ec_connector_module_path=CONNECTORS,
-                ec_role="ec_consumer",
+                ec_connector=name, ec_connector_module_path=module, ec_role="ec_consumer"
             )
         return config
 
@@ -218,7 +220,9 @@ class Factory:
         if add.adapter:
             made["lora_request"] = self._adapter(add.adapter)
         if add.images:
-            made["mm_features"] = images(add.images, add.picture, self.setup.encoder == "encoder-decoder")
+            made["mm_features"] = images(
+                add.images, str(add.picture), self.setup.encoder == "encoder-decoder"
+            )
         return made
 
     def _sampling(self, add: Add) -> Any:
