@@ -4,12 +4,14 @@ A scheduler class is built on CPU, the environment is played through its public 
 correspondence table, and properties are judged against the driver's own truth.  Importing this package needs no vLLM;
 modules that do need it import it when they are used.
 
-What the package itself offers is what a saved test is written with: the events, `Scope`, `Match` and `replay`.
+What the package itself offers is what a saved test is written with: the events, `Scope`, `Match` and `replay`; and, where
+vLLM is installed, `VerifiedScheduler` and `VerifiedAsyncScheduler`, schedulers of our own for `--scheduler-cls`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from .events import (
     Abort,
@@ -30,6 +32,7 @@ from .scope import Match, Scope
 
 if TYPE_CHECKING:
     from .rerun import Replay
+    from .verified import VerifiedAsyncScheduler, VerifiedScheduler
 
 __all__ = [
     "Abort",
@@ -47,8 +50,17 @@ __all__ = [
     "Resume",
     "Schedule",
     "Scope",
+    "VerifiedAsyncScheduler",
+    "VerifiedScheduler",
     "replay",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The verified scheduler classes, which need vLLM, are imported when they are asked for."""
+    if name in ("VerifiedScheduler", "VerifiedAsyncScheduler"):
+        return getattr(import_module(f"{__name__}.verified"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def replay(target: str, scope: Scope, events: tuple[Event, ...], claim: str) -> Replay:

@@ -25,8 +25,9 @@ class EncoderPlan(NamedTuple):
 class World(Protocol):
     """Answers of the outside. None of them raises: an adapter turns a failing hook into an answer (see `fails`)."""
 
-    connected: bool
-    """A KV connector is attached: `match` and `allocated` are asked."""
+    @property
+    def connected(self) -> bool:
+        """A KV connector is attached: `match` and `allocated` are asked."""
 
     def match(self, seq: Seq, local: int) -> tuple[int | None, bool]:
         """Tokens that the connector has beyond the `local` ones (None: not known yet), and whether it loads in the background."""

@@ -1,0 +1,173 @@
+"""`update_from_output`: the answer of a step is processed row by row, and what clients are to hear is gathered.
+
+A row is judged by the kernel: tokens of the current run are credited, those of an earlier run are delivered or dropped, and a
+request that has ended gets nothing.  An answer that does not fit the step (no such step, a request left out, more tokens than
+were awaited) is counted against the worker and costs at most the request that it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from vllm_lifecycle.adapters.vllm.verified.breaches import Breaches
+from vllm_lifecycle.adapters.vllm.verified.loads import Loads
+from vllm_lifecycle.adapters.vllm.verified.stats import Stats
+from vllm_lifecycle.adapters.vllm.verified.stops import Stop
+from vllm_lifecycle.adapters.vllm.verified.world import Surroundings
+from vllm_lifecycle.spec.lifecycles.vocabulary import Party, Status
+from vllm_lifecycle.statemachine.kernel.kernel import Kernel
+from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.steps import Row, Step
+
+
+class Answers:
+    """Processes answers; `outputs` of a call are vLLM's per client.
+
+    A release's adapter derives from it and says how an output of a request is made.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        world: Surroundings,
+        loads: Loads,
+        stats: Stats,
+        breaches: Breaches,
+        manager: Any,
+        *,
+        stop: Stop,
+        model_len: int,
+        hash_size: int,
+        asynchronous: bool,
+    ) -> None:
+        self.kernel, self.world, self.loads = kernel, world, loads
+        self.stats, self.breaches, self.manager = stats, breaches, manager
+        self.asynchronous = asynchronous
+        self.ended: list[Seq] = []
+        self._stop, self._model_len, self._hash_size = stop, model_len, hash_size
+
+    def output(self, seq: Seq, tokens: list[int], told: Any, **more: Any) -> Any:
+        """What the request's client hears; `told` are parameters of a transfer."""
+        raise NotImplementedError
+
+    def process(self, step: Step | None, answer: Any) -> dict[int, list[Any]]:
+        """Apply the answer of a step (None: of no step that is outstanding); the outputs by client, in order."""
+        outputs: dict[int, list[Any]] = {}
+        rows: Iterable[Row] = ()
+        if step is None:
+            self.breaches.count(Party.WORKER, "receive_output", "an output of no step that is outstanding")
+        else:
+            self.kernel.receive_output(step)
+            rows = step.rows
+            self.world.encoders.answered(step.rows)
+        report = answer.kv_connector_output
+        failed = self.loads.invalid(report.invalid_block_ids) if report and report.invalid_block_ids else []
+        self._rows(rows, answer, outputs)
+        for seq in failed:
+            self.end(seq)
+        for seq in self.world.doomed:
+            self.end(seq)
+        self.world.doomed.clear()
+        for seq in self.ended:
+            outputs.setdefault(seq.payload.client_index, []).append(self.output(seq, [], None))
+        self.ended = []
+        if report:
+            self.world.connector_answered(report)
+            self.loads.finished(report.finished_recving or (), report.finished_sending or ())
+        return outputs
+
+    def end(self, seq: Seq) -> None:
+        """The request ends with an error; its client hears of it with this answer or the next."""
+        if self.kernel.seqs.get(seq.id) is seq and seq.reason is None:
+            self.kernel.finish(seq, Status.FINISHED_ERROR)
+            self.ended.append(seq)
+
+    def _rows(self, rows: Iterable[Row], answer: Any, outputs: dict[int, list[Any]]) -> None:
+        kernel, close = self.kernel, self.kernel.close_row
+        places = answer.req_id_to_index
+        sampled, pooled = answer.sampled_token_ids, answer.pooler_output
+        logprobs, prompts, nans = answer.logprobs, answer.prompt_logprobs_dict, answer.num_nans_in_logits
+        for row in rows:
+            seq = row.seq
+            worth = close(row)
+            if worth == "dropped":
+                continue
+            rid = seq.id
+            place = places.get(rid)
+            if place is None or (sampled and place >= len(sampled)):
+                self.breaches.count(Party.WORKER, "fail_unanswered_row", f"the answer lacks {rid}")
+                self.end(seq)
+                continue
+            tokens: list[int] = sampled[place] if sampled else []
+            vector = pooled[place] if pooled else None
+            request = seq.payload
+            if row.drafts and tokens:
+                self.drafted(row, len(tokens) - 1)
+            reason: Status | None = None
+            if request.pooling_params is None:
+                tokens, reason = self._credit(row, worth == "current", tokens)
+            elif vector is not None:
+                reason = Status.FINISHED_STOPPED
+            told = kernel.finish(seq, reason) if reason is not None else None
+            if tokens and request.structured_output_request is not None:
+                self._advance(seq, tokens)
+            if nans is not None and rid in nans:
+                request.num_nans_in_logits = nans[rid]
+            prompt = prompts.get(rid) if prompts else None
+            if not (tokens or vector is not None or told):
+                continue
+            chosen = None
+            if (
+                logprobs
+                and request.sampling_params is not None
+                and request.sampling_params.logprobs is not None
+            ):
+                chosen = logprobs.slice_request(place, len(tokens))
+            made = self.output(seq, tokens, told, logprobs=chosen, prompt_logprobs=prompt, vector=vector)
+            client = outputs.get(request.client_index)
+            if client is None:
+                outputs[request.client_index] = [made]
+            else:
+                client.append(made)
+
+    def drafted(self, row: Row, accepted: int) -> None:
+        """So many of the row's drafts were right."""
+        self.stats.drafted(row.drafts, accepted)
+
+    def _credit(self, row: Row, current: bool, tokens: list[int]) -> tuple[list[int], Status | None]:
+        """The row's tokens are appended up to one that ends the request; what was awaited in vain is rolled back."""
+        seq, awaited = row.seq, row.awaited
+        if len(tokens) > awaited:
+            self.breaches.count(
+                Party.WORKER, "credit_output", f"{len(tokens)} tokens for {seq.id}, {awaited} awaited"
+            )
+            tokens = tokens[:awaited]
+        if current and awaited:
+            seq.computed -= awaited - len(tokens)
+            if self.asynchronous:
+                seq.placeholders -= awaited
+        reason = None
+        for number, token in enumerate(tokens, 1):
+            seq.tokens.append(token)
+            seq.outputs.append(token)
+            reason = self._stop(seq, self._model_len)
+            if reason is not None:
+                del tokens[number:]
+                break
+        if len(seq.tokens) // self._hash_size > len(seq.hashes):
+            seq.hashes.extend(seq.payload.get_hash_new_full_blocks())
+        if current and self.asynchronous and tokens:
+            self.kernel.store.cache(seq, seq.computed - seq.placeholders)
+        return tokens, reason
+
+    def _advance(self, seq: Seq, tokens: list[int]) -> None:
+        """The grammar follows the tokens."""
+        try:
+            if self.manager.should_advance(seq.payload):
+                self.refuses(seq, seq.payload.structured_output_request.grammar.accept_tokens(seq.id, tokens))
+        except Exception as error:
+            self.world.doom(seq, "accept_tokens", None, error)
+
+    def refuses(self, seq: Seq, accepted: bool) -> None:
+        """What follows when a grammar does not take its own tokens; nothing, unless a release says so."""

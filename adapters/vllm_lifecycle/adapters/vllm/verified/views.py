@@ -1,0 +1,213 @@
+"""What others read from a scheduler, as views of the kernel's state: requests, queues, the running list.
+
+A `Request` of vLLM becomes a view of its `Seq`: the instance is given a subclass whose counters and status read and write the
+record, so that a number is written down once and whoever holds the request (engine, connector, test) sees it. The queues are
+views as well; a change made through them is made in the kernel. Rejected: keeping vLLM's own containers beside the kernel's and
+copying after every call, which costs time per request per step and is out of date in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, MutableSequence
+from functools import cache
+from typing import Any
+
+from vllm_lifecycle.spec.lifecycles.vocabulary import Status
+from vllm_lifecycle.spec.profiles import profile
+from vllm_lifecycle.statemachine.kernel.queue import Queue
+from vllm_lifecycle.statemachine.kernel.seq import Seq
+
+
+class Names:
+    """The states of one release: the spec's members and the release's `RequestStatus` members by name."""
+
+    def __init__(self, release: str, statuses: Any) -> None:
+        told = profile(release)
+        self.theirs: dict[Status, Any] = {}
+        for status in Status:
+            name = told.status_name(status)
+            if name is not None and name in statuses.__members__:
+                self.theirs[status] = statuses[name]
+        self.ours: dict[Any, Status] = {theirs: status for status, theirs in self.theirs.items()}
+
+
+def _counter(field: str) -> property:
+    """A property that reads and writes one field of the record."""
+
+    def read(request: Any) -> Any:
+        return getattr(request._seq, field)
+
+    def write(request: Any, value: Any) -> None:
+        setattr(request._seq, field, value)
+
+    return property(read, write)
+
+
+FIELDS = {
+    "num_computed_tokens": "computed",
+    "num_output_placeholders": "placeholders",
+    "spec_token_ids": "drafts",
+    "num_cached_tokens": "cached_tokens",
+    "num_preemptions": "preemptions",
+    "num_external_computed_tokens": "external",
+    "is_prefill_chunk": "chunk",
+}
+"""vLLM's counters and the fields of `Seq` that they show."""
+
+
+@cache
+def _view(cls: type[Any], names: Names) -> type[Any]:
+    """The subclass of a request class whose instances are views of a `Seq`."""
+    theirs, ours = names.theirs, names.ours
+
+    def read(request: Any) -> Any:
+        seq = request._seq
+        return theirs[seq.reason or seq.status]
+
+    def write(request: Any, status: Any) -> None:
+        request._seq.status = ours[status]
+
+    members: dict[str, Any] = {name: _counter(field) for name, field in FIELDS.items()}
+    members["status"] = property(read, write)
+    members["__module__"], members["__doc__"] = __name__, cls.__doc__
+    return type(cls.__name__, (cls,), members)
+
+
+def adopt(request: Any, names: Names) -> Seq:
+    """The record of a request that arrives; the request is a view of it from now on."""
+    values = request.__dict__
+    lora = request.lora_request
+    seq = Seq(
+        request.request_id,
+        request,
+        request._all_token_ids,
+        request._output_token_ids,
+        request.block_hashes,
+        limit=request.max_tokens,
+        priority=request.priority,
+        arrival=request.arrival_time,
+        lora=lora.lora_int_id if lora is not None else 0,
+        skip_cache=request.skip_reading_prefix_cache,
+        status=names.ours[values.pop("status")],
+    )
+    for name, field in FIELDS.items():
+        if name in values:
+            setattr(seq, field, values.pop(name))
+    request._seq = seq
+    request.__class__ = _view(type(request), names)  # type: ignore[arg-type]
+    return seq
+
+
+class Waiting:
+    """vLLM's `RequestQueue` over the kernel's waiting queue."""
+
+    def __init__(self, queue: Callable[[], Queue]) -> None:
+        self._of = queue
+
+    def add_request(self, request: Any) -> None:
+        self._of().append(request._seq)
+
+    append = add_request
+
+    def pop_request(self) -> Any:
+        return self._of().pop().payload
+
+    def peek_request(self) -> Any:
+        return self._of().peek().payload
+
+    def prepend_request(self, request: Any) -> None:
+        self._of().prepend(request._seq)
+
+    def prepend_requests(self, requests: Iterable[Any]) -> None:
+        self._of().put_back([request._seq for request in requests])
+
+    def remove_request(self, request: Any) -> None:
+        self._of().remove(request._seq)
+
+    remove = remove_request
+
+    def remove_requests(self, requests: Iterable[Any]) -> None:
+        queue = self._of()
+        for request in requests:
+            if request._seq in queue:
+                queue.remove(request._seq)
+
+    def __contains__(self, request: object) -> bool:
+        return getattr(request, "_seq", None) in self._of()
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from (seq.payload for seq in self._of())
+
+    def __reversed__(self) -> Iterator[Any]:
+        yield from reversed(list(self))
+
+    def __len__(self) -> int:
+        return len(self._of())
+
+    def __bool__(self) -> bool:
+        return len(self._of()) > 0
+
+
+class Running(MutableSequence[Any]):
+    """The running requests as a list, over the kernel's list of records."""
+
+    def __init__(self, seqs: Callable[[], list[Seq]]) -> None:
+        self._of = seqs
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self._of()[index]
+        return [seq.payload for seq in found] if isinstance(index, slice) else found.payload
+
+    def __setitem__(self, index: Any, request: Any) -> None:
+        self._of()[index] = [r._seq for r in request] if isinstance(index, slice) else request._seq
+
+    def __delitem__(self, index: Any) -> None:
+        del self._of()[index]
+
+    def insert(self, index: int, value: Any) -> None:
+        self._of().insert(index, value._seq)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (seq.payload for seq in self._of())
+
+    def __len__(self) -> int:
+        return len(self._of())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (list, Running)) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+
+class Requests(MutableMapping[str, Any]):
+    """Requests by id, those included that are finished and held for a transfer, over the kernel's records."""
+
+    def __init__(self, seqs: Callable[[], dict[str, Seq]], adopt: Callable[[Any], Seq]) -> None:
+        self._of, self._adopt = seqs, adopt
+
+    def __getitem__(self, rid: str) -> Any:
+        return self._of()[rid].payload
+
+    def __setitem__(self, rid: str, request: Any) -> None:
+        self._of()[rid] = request._seq if hasattr(request, "_seq") else self._adopt(request)
+
+    def __delitem__(self, rid: str) -> None:
+        del self._of()[rid]
+
+    def __contains__(self, rid: object) -> bool:
+        return rid in self._of()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._of())
+
+    def __len__(self) -> int:
+        return len(self._of())
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
