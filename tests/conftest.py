@@ -17,18 +17,20 @@ settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 PROMISED = "VLLM_LIFECYCLE_REQUIRE_VLLM"
+BROWSER = "VLLM_LIFECYCLE_REQUIRE_BROWSER"
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[Any]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A skipped `vllm` test fails where the real vLLM was promised (see scripts/test)."""
+    """A skipped test fails where what it needs was promised: the real vLLM (see scripts/test), a browser (see .ci/run)."""
     report = yield
     xfail = hasattr(report, "wasxfail")
-    if report.skipped and not xfail and os.environ.get(PROMISED) and item.get_closest_marker("vllm"):
-        report.outcome = "failed"
-        report.longrepr = f"skipped although {PROMISED} is set: {report.longrepr}"
+    for promise, marker in ((PROMISED, "vllm"), (BROWSER, "browser")):
+        if report.skipped and not xfail and os.environ.get(promise) and item.get_closest_marker(marker):
+            report.outcome = "failed"
+            report.longrepr = f"skipped although {promise} is set: {report.longrepr}"
     return report
 
 

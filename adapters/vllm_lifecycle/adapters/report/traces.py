@@ -105,7 +105,8 @@ def _holdings(state: Cells) -> Iterator[Holding]:
     for (name, args), value in sorted(state.items()):
         if value == "true" and (key := _holder(name, args)):
             held.setdefault(key, set()).add(args[-1])
-    yield from (Holding(kind, who, frozenset(blocks)) for (kind, who), blocks in held.items())
+    tables_first = sorted(held, key=lambda key: (key[0] != "table", *key))
+    yield from (Holding(*key, frozenset(held[key])) for key in tables_first)
 
 
 def _holder(name: str, args: Sequence[str]) -> tuple[Kind, str] | None:
