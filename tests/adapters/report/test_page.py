@@ -84,7 +84,7 @@ def test_no_text_of_a_target_becomes_markup() -> None:
 def test_the_page_says_what_the_report_says() -> None:
     words = " ".join("".join(Document(page.html(SAMPLES["a finding"], VERSIONS, "today")).words).split())
     assert "vllm-lifecycle check vllm" in words
-    assert "1 refuted, 1 not established of 2 claims" in words
+    assert "2 claims: 1 refuted, 1 not established; 1234.6 s" in words
     assert "vllm/v1/core/sched/scheduler.py:2771 _free_request_blocks" in words
     assert "No block is in the free pool while a remote party may still read or write it." in words
     assert "vllm-lifecycle 0.1.0, today" in words

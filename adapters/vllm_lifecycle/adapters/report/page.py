@@ -75,7 +75,7 @@ def _summary(report: Report) -> str:
         for outcome, number in section.tally.items():
             tally[outcome.value] = tally.get(outcome.value, 0) + number
     told = ", ".join(f"{n} {word}" for word, n in tally.items()) or "nothing was checked"
-    return f"{told} of {count} claims in {report.seconds:.1f} s" if count else told
+    return f"{count} {'claim' if count == 1 else 'claims'}: {told}; {report.seconds:.1f} s" if count else told
 
 
 def _section(section: Section, linked: Mapping[int, tuple[Verdict, str]]) -> dict[str, Any]:
