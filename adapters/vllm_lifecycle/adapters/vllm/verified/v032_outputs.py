@@ -1,0 +1,100 @@
+"""The output of a pass in vLLM 0.32.0's words: `SchedulerOutput`, `NewRequestData`, `CachedRequestData`.
+
+Rule: what is handed out is never changed afterwards; lists that the records go on using are copied. Cited: the end of
+schedule and _make_cached_request_data of v1/core/sched/scheduler.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vllm.v1.core.sched.output import (
+    CachedRequestData,
+    NewRequestData,
+    ScheduledEncoderInputStats,
+    SchedulerOutput,
+)
+
+from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.scheduling.plan import Blocks, Plan
+
+
+def _copy(blocks: Blocks) -> Blocks:
+    return tuple(list(group) for group in blocks)
+
+
+class Outputs:
+    """Makes a step's output of a plan.
+
+    second_runner   the second model runner: who runs again is told like a new request, and nothing about the step before
+    tells_tokens    sampled tokens are sent back, since the first pipeline stage does not see what the last one samples
+    mrope           positions of the model come from its inputs' metadata
+    counts_inputs   encoder inputs of the step are counted for the log
+    """
+
+    def __init__(
+        self, *, second_runner: bool, tells_tokens: bool, mrope: bool, drafts: int, counts_inputs: bool
+    ) -> None:
+        self._second, self._tells = second_runner, tells_tokens
+        self._mrope, self._drafts, self._counts = mrope, drafts, counts_inputs
+
+    def make(
+        self, plan: Plan, *, before: set[str], preempted: set[str], finished: set[str], encoder_cache: Any
+    ) -> Any:
+        """The output of a pass whose plan is not dispatched yet; `before` took part in the step before."""
+        tokens = plan.tokens
+        new, resumed = plan.new, plan.resumed
+        if self._second:
+            new, resumed = [*new, *resumed], []
+        return SchedulerOutput(
+            scheduled_new_reqs=[self._new(seq, plan) for seq in new],
+            scheduled_cached_reqs=self._cached(plan, resumed, before),
+            num_scheduled_tokens=tokens,
+            total_num_scheduled_tokens=sum(tokens.values()),
+            scheduled_spec_decode_tokens=plan.drafts,
+            scheduled_encoder_inputs=plan.encoder,
+            scheduled_encoder_input_stats=self._input_stats(plan) if self._counts else None,
+            preempted_req_ids=preempted,
+            finished_req_ids=finished,
+            free_encoder_mm_hashes=encoder_cache.get_freed_mm_hashes(),
+            has_sync_kv_loads=bool(plan.loaded),
+            num_spec_tokens_to_schedule=self._drafts,
+            ec_manager_metadata=encoder_cache.get_manager_metadata(),
+        )
+
+    def _new(self, seq: Seq, plan: Plan) -> Any:
+        return NewRequestData.from_request(
+            seq.payload,
+            _copy(plan.fresh[seq.id]),
+            seq.tokens if self._second else None,
+            uses_mrope=self._mrope,
+        )
+
+    def _cached(self, plan: Plan, resumed: list[Seq], before: set[str]) -> Any:
+        fresh = plan.fresh
+        seqs = [*plan.running, *resumed]
+        known: dict[str, list[int]] = {}
+        if not self._second:
+            known = {seq.id: seq.tokens.copy() for seq in seqs if seq.id not in before}
+        blocks = [fresh[seq.id] if any(fresh[seq.id]) else None for seq in plan.running]
+        return CachedRequestData(
+            req_ids=[seq.id for seq in seqs],
+            resumed_req_ids={seq.id for seq in resumed},
+            new_token_ids=[self._sampled(seq, plan) for seq in seqs] if self._tells else [],
+            all_token_ids=known,
+            new_block_ids=[*blocks, *(_copy(fresh[seq.id]) for seq in resumed)],
+            num_computed_tokens=[seq.computed for seq in seqs],
+            num_output_tokens=[len(seq.outputs) + seq.placeholders for seq in seqs],
+        )
+
+    def _sampled(self, seq: Seq, plan: Plan) -> list[int]:
+        count = plan.tokens[seq.id] - len(plan.drafts.get(seq.id, ()))
+        return seq.tokens[seq.computed : seq.computed + count]
+
+    def _input_stats(self, plan: Plan) -> Any:
+        stats = ScheduledEncoderInputStats()
+        for seq in (*plan.running, *plan.new, *plan.resumed):
+            for index in plan.encoder.get(seq.id, ()):
+                stats.num_inputs += 1
+                stats.output_tokens += seq.payload.mm_features[index].mm_position.get_num_embeds()
+        return stats if stats.num_inputs else None
