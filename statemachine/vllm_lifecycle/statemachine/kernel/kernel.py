@@ -17,6 +17,7 @@ from typing import Any
 
 from vllm_lifecycle.spec.lifecycles.vocabulary import FINISHED, GONE, OVER, Kind, Party, Status
 from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
+from vllm_lifecycle.statemachine.kernel.columns import Columns
 from vllm_lifecycle.statemachine.kernel.queue import Queue
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.seq import Seq
@@ -47,6 +48,7 @@ class Kernel:
     loads       requests that load, or have loaded and wait: each has a slot, and what it will need to run is promised to it
     notices     ids that finished since the last step was dispatched
     refused     how many signals of each party matched nothing
+    columns     its lockstep decoders; None where everybody is served by himself
     """
 
     def __init__(
@@ -66,11 +68,13 @@ class Kernel:
         self.waiting = waiting
         self.holding: Queue = waiting if holding is None else holding
         self.steps = Steps(store.let_go)
+        self.columns: Columns | None = None
         self.notices: set[str] = set()
         self.refused: Counter[tuple[Party | None, str]] = Counter()
         self.unfinished = 0
         self.loads: dict[Seq, None] = {}
         self._filling: dict[Seq, int] = {}
+        self._grown: dict[Seq, tuple[list[int], ...]] = {}
         self._finishing = finishing
         self._clock = clock
 
@@ -153,23 +157,22 @@ class Kernel:
         return fresh
 
     def promote(self, seq: Seq, computed: int) -> None:
-        """WAITING_FOR_REMOTE_KVS -> WAITING, or PREEMPTED if it ran before: `computed` tokens came whole.
+        """WAITING_FOR_REMOTE_KVS -> WAITING, or PREEMPTED if it ran before: `computed` tokens need not be computed.
 
-        promote_loaded_request when some did, retry_failed_load when none did: then its table is given back.
+        promote_loaded_request when something came whole (the last token is computed in any case, so `computed` may be 0);
+        retry_failed_load when nothing did: then its table is given back.
         """
         transfer = seq.receive
-        self._require(
-            seq.status is Status.WAITING_FOR_REMOTE_KVS
-            and transfer is not None
-            and transfer.state in (State.DONE, State.FAILED),
-            "promote_loaded_request",
-            seq,
-            "its load is not done",
-        )
+        if (
+            seq.status is not Status.WAITING_FOR_REMOTE_KVS
+            or transfer is None
+            or transfer.state is State.ACTIVE
+        ):
+            raise Refused("promote_loaded_request", f"{seq!r}: its load is not done")
         seq.receive = None
         seq.status = Status.PREEMPTED if seq.announced else Status.WAITING
         seq.computed = computed
-        if computed:
+        if transfer.valid is None or computed:
             self.store.cache(seq, computed)
             seq.held_kv = True
             return
@@ -186,6 +189,8 @@ class Kernel:
         fresh = self.store.grow(seq, tokens, lookahead=lookahead)
         if seq.cached_blocks > known:
             self._filling.setdefault(seq, known)
+        if seq.in_flight and fresh is not None and any(fresh):
+            self._grown[seq] = fresh
         return fresh
 
     def preempt(self, seq: Seq, *, deliver: bool = True) -> None:
@@ -194,6 +199,8 @@ class Kernel:
         Blocks that a dispatched step still touches stay held by that step. Tokens in flight are delivered, or dropped.
         """
         self._require(seq.status is Status.RUNNING, "preempt_request", seq)
+        if seq.lockstep is not None:
+            seq.lockstep.leave(seq)
         self.running.remove(seq)
         self._end_table(seq)
         seq.status = Status.PREEMPTED
@@ -216,6 +223,9 @@ class Kernel:
             seq.last_step = number
         self.notices = set()
         self._filling.clear()
+        self._grown.clear()
+        if self.columns is not None:
+            self.columns.dispatched(step)
         return step
 
     def slot_is_free(self) -> bool:
@@ -250,8 +260,13 @@ class Kernel:
         """
         self._require(seq.status is Status.RUNNING, "report_invalid_blocks", seq)
         self._require(
-            0 <= upto <= seq.computed, "report_invalid_blocks", seq, f"{upto} is not within what is computed"
+            0 <= upto <= seq.computed_now,
+            "report_invalid_blocks",
+            seq,
+            f"{upto} is not within what is computed",
         )
+        if seq.lockstep is not None:
+            seq.lockstep.leave(seq)
         first = upto // self.store.block_size
         self.store.evict({block for group in self.store.table(seq) for block in group[first:] if block})
         seq.cached_blocks = min(seq.cached_blocks, first)
@@ -275,6 +290,8 @@ class Kernel:
         """
         self._require(seq.status not in _GONE, "finish", seq)
         self._require(reason in _FINISHED, "finish", seq, f"{reason.name} is no end")
+        if seq.lockstep is not None:
+            seq.lockstep.leave(seq)
         if seq.status is Status.RUNNING:
             self.running.remove(seq)
         else:
@@ -389,13 +406,13 @@ class Kernel:
         return self.store.pin(seq, blocks * self.store.block_size)
 
     def _end_table(self, seq: Seq) -> None:
-        if (
-            seq in self._filling
-        ):  # blocks that this pass was to compute: nobody will, so they are not to be found
+        if seq in self._filling:  # this pass was to compute them, and will not: they are not to be found
             first = self._filling.pop(seq)
             self.store.evict(
                 {b for group in self.store.table(seq) for b in group[first : seq.cached_blocks] if b}
             )
+        if seq in self._grown:  # no step in flight touches what it got in this pass
+            self.store.trim(seq, tuple(len(blocks) for blocks in self._grown.pop(seq)))
         if seq.in_flight and self.steps.touches(seq.last_step):
             self.steps.release_after(seq.last_step, self.store.convert(seq, counted=False))
         else:

@@ -150,6 +150,16 @@ class PagedStore:
         """The table is let go of now."""
         self._give_back(self._unlist(seq))
 
+    def trim(self, seq: Seq, counts: tuple[int, ...]) -> None:
+        """The last blocks of the table are let go of now."""
+        keep = len(seq.table) - counts[0]
+        if keep < 0:
+            raise Refused("trim", f"{seq} has {len(seq.table)} blocks, not {counts[0]}")
+        rest = seq.table[keep:]
+        del seq.table[keep:]
+        seq.cached_blocks = min(seq.cached_blocks, keep)
+        self._give_back(rest)
+
     def convert(self, seq: Seq, *, counted: bool = True) -> Hold:
         """The references of the table move to a hold."""
         hold = Hold((self._unlist(seq),), counted)

@@ -7,7 +7,7 @@ known tokens is written down once. A later request with the same id is another r
 from __future__ import annotations
 
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
 
@@ -15,6 +15,24 @@ if TYPE_CHECKING:
     from vllm_lifecycle.statemachine.kernel.transfers import Transfer
 
 _epochs = count(1)
+
+
+class Lockstep(Protocol):
+    """What a record needs to know of the lockstep decoders (columns.py) when it is one of them."""
+
+    @property
+    def tick(self) -> int:
+        """What is to be added to `Seq.computed` of each of them."""
+        ...
+
+    @property
+    def awaited(self) -> int:
+        """`Seq.placeholders` of each of them."""
+        ...
+
+    def leave(self, seq: Seq) -> None:
+        """The request is served by itself again, and its record is as usual."""
+        ...
 
 
 class Seq:
@@ -42,7 +60,8 @@ class Seq:
     chunk       its newest row left known tokens to compute
     announced   a worker was told of it; held_kv: waits with a table (after a load)
     receive, send, handoff   its transfers that are not over
-    lockstep    it is one of the lockstep decoders: `computed` is kept for all of them together
+    lockstep    the lockstep decoders when it is one of them: `computed`, `placeholders`, `in_flight` and `last_step` are kept
+                for all of them together then, and `computed_now`, `awaited_now` are what to read
     """
 
     __slots__ = (
@@ -99,7 +118,17 @@ class Seq:
         self.receive: Transfer | None = None
         self.send: Transfer | None = None
         self.handoff: Transfer | None = None
-        self.lockstep = False
+        self.lockstep: Lockstep | None = None
+
+    @property
+    def computed_now(self) -> int:
+        """`computed`, whether it is a lockstep decoder or not."""
+        return self.computed if self.lockstep is None else self.computed + self.lockstep.tick
+
+    @property
+    def awaited_now(self) -> int:
+        """`placeholders`, whether it is a lockstep decoder or not."""
+        return self.placeholders if self.lockstep is None else self.lockstep.awaited
 
     def __repr__(self) -> str:
-        return f"{self.id}#{self.epoch}[{self.status.name}, {self.computed}/{len(self.tokens)}]"
+        return f"{self.id}#{self.epoch}[{self.status.name}, {self.computed_now}/{len(self.tokens)}]"

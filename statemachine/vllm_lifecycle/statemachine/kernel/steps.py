@@ -28,14 +28,18 @@ class Row(NamedTuple):
 
 
 class Step:
-    """A dispatched step: its number and its rows, in the order of the plan; `lockstep` are the members served as one."""
+    """A dispatched step: its number, the members that are served as one, and its rows, in the order of the plan.
 
-    __slots__ = ("lockstep", "number", "rows")
+    left: the run of each request that was a lockstep decoder while the step was in flight, and is not any more.
+    """
+
+    __slots__ = ("left", "lockstep", "number", "rows")
 
     def __init__(self, number: int, rows: list[Row], lockstep: list[Seq]) -> None:
         self.number = number
         self.rows = rows
         self.lockstep = lockstep
+        self.left: dict[Seq, int] = {}
 
 
 class Steps:

@@ -164,6 +164,10 @@ class BlockStore(Protocol):
         """The table is let go of now."""
         ...
 
+    def trim(self, seq: Seq, counts: tuple[int, ...]) -> None:
+        """The last `counts` blocks of the table, per group, are let go of now."""
+        ...
+
     def convert(self, seq: Seq, *, counted: bool = True) -> Hold:
         """The references of the table move to a hold. `counted`: see `Hold`."""
         ...

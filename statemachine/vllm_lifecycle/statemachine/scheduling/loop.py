@@ -8,6 +8,8 @@ holds or will hold more than the whole pool ends in error instead of preempting 
 
 from __future__ import annotations
 
+from itertools import chain, islice
+
 from vllm_lifecycle.spec.lifecycles.vocabulary import Party, Status
 from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
@@ -50,7 +52,7 @@ class Scheduling:
         self._encoder = limits.encoder
         self._threshold = self._bound()
         self._reading = False
-        self._serve_running(plan)
+        self._serve_running(plan, self._serve_lockstep(plan))
         if not plan.preempted:
             self._serve_waiting(plan)
         return plan
@@ -73,7 +75,7 @@ class Scheduling:
         """After the dispatch: who still has known tokens to compute, and outputs that are awaited (asynchronous scheduling)."""
         seqs, ahead = self.kernel.seqs, self.rules.asynchronous
         draft = [-1] * self.limits.drafts
-        for id in plan.tokens:
+        for id in islice(plan.tokens, len(plan.members), None):
             seq = seqs[id]
             seq.chunk = seq.computed < len(seq.tokens) + seq.placeholders
             if seq.chunk:
@@ -86,12 +88,26 @@ class Scheduling:
 
     # running requests
 
-    def _serve_running(self, plan: Plan) -> None:
+    def _serve_lockstep(self, plan: Plan) -> int:
+        """The lockstep decoders take part; gives how many of the running requests that settles."""
+        columns, running = self.kernel.columns, self.kernel.running
+        served = columns.serve(running, self._room(), self._lacking) if columns is not None else None
+        if served is None:
+            return 0
+        plan.lockstep = served
+        seqs, ids = served.lanes.seqs, served.lanes.ids
+        plan.tokens = dict.fromkeys(ids, 1)
+        self._budget -= len(ids)
+        self._inputs -= len(ids) * (1 + self.limits.extra)
+        return len(seqs) if running[len(seqs) - 1] is seqs[-1] else 0
+
+    def _serve_running(self, plan: Plan, index: int) -> None:
         running = self.kernel.running
-        index = 0
         while index < len(running) and self._room() > 0:
             seq = running[index]
             index += 1
+            if seq.lockstep is not None:
+                continue
             new = self._lacking(seq)
             if new <= 0:
                 continue
@@ -175,7 +191,8 @@ class Scheduling:
 
     def _serve_waiting(self, plan: Plan) -> None:
         kernel = self.kernel
-        loras = {seq.lora for seq in plan.running if seq.lora} if self.limits.loras else set()
+        runs = chain(plan.members, plan.running) if self.limits.loras else ()
+        loras = {seq.lora for seq in runs if seq.lora}
         skipped: dict[Queue, list[Seq]] = {}
         while self._room() > 0:
             queue = kernel.holding
@@ -231,7 +248,7 @@ class Scheduling:
         """Tokens that a complete load has made computed; the last known token is always computed again."""
         if self.rules.counts_loads:
             return min(seq.computed, len(seq.tokens) - 1)
-        (table,) = self.kernel.store.table(seq)
+        table = self.kernel.store.table(seq)[0]
         return min(len(table) * self.kernel.store.block_size, len(seq.tokens) - 1)
 
     def _admit(self, plan: Plan, seq: Seq) -> bool | None:
@@ -285,14 +302,16 @@ class Scheduling:
         again = seq.status is Status.PREEMPTED
         spare = limits.watermark if kernel.running else 0
         keep = spare + (kernel.promised(limits.lookahead, but=seq) if kernel.loads else 0)
-        if not self._fits(seq, hit, cross, spare) or (
-            kernel.admit(seq, new, hit, external=external, lookahead=lookahead, encoder=cross, keep=keep)
-            is None
-        ):
+        fresh = None
+        if self._fits(seq, hit, cross, spare):
+            fresh = kernel.admit(
+                seq, new, hit, external=external, lookahead=lookahead, encoder=cross, keep=keep
+            )
+        if fresh is None:
             return self._refused(plan, seq, coded)
         table = kernel.store.table(seq)
         if world.connected:
-            world.allocated(seq, table, external)
+            world.allocated(seq, table if hit is not None or self.rules.tells_table else fresh, external)
             if external:
                 plan.loaded.add(seq.id)
         if hit is not None:

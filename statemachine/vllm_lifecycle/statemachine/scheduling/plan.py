@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
+from vllm_lifecycle.statemachine.kernel.columns import Served
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.steps import Row
 
@@ -12,7 +15,8 @@ Blocks = tuple[list[int], ...]
 class Plan:
     """A step being built.
 
-    running, new, resumed   who takes part: was running before, is new to the workers, runs again after a preemption
+    lockstep    the part of the lockstep decoders, who come first in `tokens` and are in no other field; None without any
+    running, new, resumed   who else takes part: was running before, is new to the workers, runs again after a preemption
     preempted   who gave way in this pass
     tokens      id -> tokens of this step, in order
     fresh       id -> block ids: the new ones of a running request, the whole table of one that was admitted
@@ -24,11 +28,12 @@ class Plan:
     """
 
     __slots__ = (
-        "drafts", "encoder", "failed", "fresh", "loaded", "new", "preempted", "resumed", "running", "skipped",
-        "tokens",
+        "drafts", "encoder", "failed", "fresh", "loaded", "lockstep", "new", "preempted", "resumed", "running",
+        "skipped", "tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:
+        self.lockstep: Served | None = None
         self.running: list[Seq] = []
         self.new: list[Seq] = []
         self.resumed: list[Seq] = []
@@ -41,10 +46,15 @@ class Plan:
         self.encoder: dict[str, list[int]] = {}
         self.loaded: set[str] = set()
 
+    @property
+    def members(self) -> list[Seq]:
+        """The lockstep decoders."""
+        return self.lockstep.lanes.seqs if self.lockstep is not None else []
+
     def rows_of(self, seqs: dict[str, Seq]) -> list[Row]:
-        """The rows of the step, in order."""
+        """The rows of the step but for the lockstep decoders, in order."""
         rows = []
-        for id, tokens in self.tokens.items():
+        for id, tokens in islice(self.tokens.items(), len(self.members), None):
             seq = seqs[id]
             ridden = len(self.drafts[id]) if id in self.drafts else 0
             samples = seq.computed + tokens >= len(seq.tokens) + seq.placeholders + ridden

@@ -1,0 +1,367 @@
+"""Lockstep decoders: running requests that get one token in each step, served all at once.
+
+Most rows of most steps are such: their place in the step, the number of their computed tokens and what their client is told
+differ from one step to the next by one. So none of that is written per request and step. A member's `computed` is kept as a
+base to which the number of dispatched steps is added; a wheel over that sum modulo the block size says who stands at a block
+boundary and needs a block or a key; a calendar says who reaches its length; one set test over the tokens of a step finds those
+that stop. The results are those of the general pass, which takes over for everybody when something is not as usual:
+
+- members are a prefix of the running requests that take part, in order; who stands before them and may run sends them back; - a
+member that ends, is preempted, or is answered by anything but one token leaves first, and its record is brought up to date; -
+blocks for the members, and all that the rest of the running requests could need, are there, or there are no members in the
+pass.
+
+So no member ever needs to be preempted while it is one, and an operation of the kernel on a member finds an ordinary record.
+While K steps are in flight each holds a row of each member, so what is awaited of a member follows from the two counts of steps.
+
+Rejected: an object that computes on access for each field (the general pass reads them in its inner loop); keeping members while
+drafts come (each row has another length).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from vllm_lifecycle.spec.lifecycles.vocabulary import Status
+from vllm_lifecycle.statemachine.kernel.lanes import Facts, Lane, Lanes
+from vllm_lifecycle.statemachine.kernel.paged import PagedStore
+from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.steps import Row, Step, Steps
+
+
+class Served(NamedTuple):
+    """The members' part of a plan: who, their computed tokens and outputs before the step, and new blocks by place."""
+
+    lanes: Lanes
+    computed: list[int]
+    shown: list[int]
+    fresh: dict[int, list[int]]
+
+
+class Credited(NamedTuple):
+    """The members' part of an answer.
+
+    lanes   who they were; tokens: what each of them was given, by place
+    apart   places of those that left because of it: nothing has been credited to them, and they take the general way
+    """
+
+    lanes: Lanes
+    tokens: list[list[int]]
+    apart: list[int]
+
+
+class Columns:
+    """The lockstep decoders of a kernel.
+
+    ahead       steps are planned before the last one's tokens are known (asynchronous scheduling)
+    model_len   longest sequence; depth: most steps in flight with which there are members
+    tick, tock  dispatched and answered steps, those without rows left out
+    """
+
+    def __init__(
+        self, store: PagedStore, steps: Steps, facts: Facts, *, ahead: bool, model_len: int, depth: int = 2
+    ) -> None:
+        self.tick = 0
+        self.tock = 0
+        self._store, self._steps, self._facts = store, steps, facts
+        self._ahead, self._model_len, self._depth = ahead, model_len, depth
+        self._lanes = Lanes.empty()
+        self._stale = False
+        self._last = 0
+        self._wheel: list[dict[Seq, None]] = [{} for _ in range(store.block_size)]
+        self._calendar: dict[int, dict[Seq, None]] = {}
+        self._near: dict[Seq, None] = {}
+
+    # membership
+
+    @property
+    def lanes(self) -> Lanes:
+        """The members."""
+        if self._stale:
+            self._stale = False
+            self._lanes = self._lanes.but(lambda seq: seq.lockstep is not self)
+        return self._lanes
+
+    @property
+    def flight(self) -> int:
+        """Steps in flight, those without rows left out."""
+        return self.tick - self.tock
+
+    @property
+    def awaited(self) -> int:
+        """Output tokens of each member that are awaited from steps in flight (asynchronous scheduling)."""
+        return self.flight if self._ahead else 0
+
+    def leave(self, seq: Seq) -> None:
+        """The request is served by itself from now on; its record says what the columns knew."""
+        flight = self.flight
+        del self._wheel[seq.computed % self._store.block_size][seq]
+        when = self._last_answer(seq)
+        for time in (when, when - 1 - self._depth):
+            self._calendar.get(time, {}).pop(seq, None)
+        self._near.pop(seq, None)
+        seq.computed += self.tick
+        seq.in_flight = flight
+        seq.placeholders = self.awaited
+        if flight:
+            seq.last_step = self._last
+            for step in self._steps.outstanding.values():
+                step.left[seq] = seq.run
+        seq.lockstep = None
+        self._stale = True
+
+    def dissolve(self) -> None:
+        """Everybody leaves."""
+        for seq in self.lanes.seqs:
+            self.leave(seq)
+
+    def _join(self, seqs: Sequence[Seq]) -> None:
+        facts, tick, size = self._facts, self.tick, self._store.block_size
+        joining = []
+        for seq in seqs:
+            shown = len(seq.outputs) + seq.placeholders - tick
+            seq.computed -= tick
+            seq.lockstep = self
+            self._wheel[seq.computed % size][seq] = None
+            when = self._last_answer(seq)
+            self._calendar.setdefault(when, {})[seq] = None
+            if self._ahead:
+                self._watch(seq, when - 1 - self._depth)
+            joining.append(
+                Lane(
+                    seq,
+                    seq.id,
+                    seq.computed,
+                    shown,
+                    seq.tokens,
+                    seq.outputs,
+                    facts.stops(seq),
+                    facts.special(seq),
+                )
+            )
+        self._lanes = self.lanes.plus(joining, [facts.constants(seq) for seq in seqs])
+
+    def _last_answer(self, seq: Seq) -> int:
+        """The number of answers after which the member has its greatest length, if nothing else ends it."""
+        return min(seq.prompt + seq.limit, self._model_len) - 1 - seq.computed
+
+    def _watch(self, seq: Seq, when: int) -> None:
+        """From answer number `when` on the member may be so near its end that a step in flight could be its last."""
+        if when <= self.tock:
+            self._near[seq] = None
+        else:
+            self._calendar.setdefault(when, {})[seq] = None
+
+    # a pass
+
+    def serve(self, running: list[Seq], room: int, lacks: Callable[[Seq], int]) -> Served | None:
+        """The members' part of a pass with `room` tokens; `lacks` says how many tokens a running request would be given.
+
+        None: there are no members, and everybody is served by the general pass.
+        """
+        if self.flight > (self._depth if self._ahead else 0):
+            self.dissolve()
+            return None
+        self._retire()
+        self._keep_order(running, lacks)
+        self._take_in(running, lacks)
+        lanes = self.lanes
+        n = len(lanes.seqs)
+        tick = self.tick
+        needy = self._needy() if n else []
+        if not n or n > room or not self._enough(len(needy), running, room, lacks):
+            self.dissolve()
+            return None
+        return Served(
+            lanes,
+            list(map(tick.__add__, lanes.base)),
+            list(map(tick.__add__, lanes.shown)),
+            self._boundaries(needy),
+        )
+
+    def _retire(self) -> None:
+        """Who needs no further step, whatever the tokens in flight are, sits out from now on."""
+        for seq in list(self._near) if self.flight else ():
+            known = seq.computed + 1 + self.tock
+            if known + 1 >= seq.prompt + seq.limit or seq.computed + self.tick >= self._model_len - 1:
+                self.leave(seq)
+
+    def _keep_order(self, running: list[Seq], lacks: Callable[[Seq], int]) -> None:
+        """Members behind somebody who takes part and is none leave."""
+        seqs = self.lanes.seqs
+        if not seqs or running[len(seqs) - 1] is seqs[-1]:
+            return
+        passed = 0
+        for seq in running:
+            if seq.lockstep is not None:
+                passed += 1
+                if passed == len(seqs):
+                    return
+            elif lacks(seq) > 0:
+                for member in seqs[passed:]:
+                    self.leave(member)
+                return
+
+    def _take_in(self, running: list[Seq], lacks: Callable[[Seq], int]) -> None:
+        """Running requests right behind the members join, as long as they are fit."""
+        seqs = self.lanes.seqs
+        first = running.index(seqs[-1], len(seqs) - 1) + 1 if seqs else 0
+        if first == len(running) or (
+            not seqs and self._store.free < 2 * len(running) // self._store.block_size
+        ):
+            return
+        rows = self._rows_in_flight()
+        joining = []
+        for seq in running[first:]:
+            lacking = lacks(seq)
+            if lacking == 1 and self._fit(seq, rows):
+                joining.append(seq)
+            elif lacking > 0:
+                break
+        if joining:
+            self._join(joining)
+
+    def _rows_in_flight(self) -> list[set[Seq]]:
+        """For each step in flight, those of whom it has a row as a lockstep decoder would have it."""
+        found = []
+        for step in self._steps.outstanding.values():
+            if step.rows or step.lockstep:
+                rows = {
+                    seq
+                    for seq, run, tokens, drafts, awaited in step.rows
+                    if run == seq.run and tokens == awaited == 1
+                }
+                found.append(rows | {seq for seq, run in step.left.items() if run == seq.run})
+        return found
+
+    def _fit(self, seq: Seq, rows: list[set[Seq]]) -> bool:
+        flight, known, size = self.flight, len(seq.tokens), self._store.block_size
+        return (
+            seq.status is Status.RUNNING
+            and len(seq.outputs) > 0
+            and not seq.drafts
+            and seq.in_flight == flight == len(rows)
+            and all(seq in step for step in rows)
+            and seq.placeholders == (flight if self._ahead else 0)
+            and seq.computed == known - 1 + seq.placeholders
+            and seq.computed <= len(seq.table) * size
+            and known < min(seq.prompt + seq.limit, self._model_len)
+            and (not self._store.caching or seq.cached_blocks >= (known - 1) // size)
+            and self._facts.fits(seq)
+        )
+
+    def _enough(self, needed: int, running: list[Seq], room: int, lacks: Callable[[Seq], int]) -> bool:
+        """Nobody who runs can fail to find blocks in this pass."""
+        store = self._store
+        free = store.free - needed
+        if free < 0:
+            return False
+        if len(running) == len(self.lanes.seqs):
+            return True
+        rest = [seq for seq in running if seq.lockstep is None]
+        return sum(store.needs(seq, seq.computed + min(max(lacks(seq), 0), room)) for seq in rest) <= free
+
+    def _needy(self) -> list[Seq]:
+        """Members whose next token needs a block."""
+        tick, size = self.tick, self._store.block_size
+        return [seq for seq in self._wheel[-tick % size] if len(seq.table) * size <= seq.computed + tick]
+
+    def _full(self) -> dict[Seq, None]:
+        """Members whose known tokens end with a block."""
+        return self._wheel[(-1 - self.tock) % self._store.block_size]
+
+    def _boundaries(self, needy: list[Seq]) -> dict[int, list[int]]:
+        """Blocks are taken and keys given, in the members' order; the new blocks by place."""
+        store, place = self._store, self.lanes.place
+        fresh: dict[int, list[int]] = {}
+        keyless = self._keyless()
+        takers = set(needy)
+        for seq in sorted(takers.union(keyless), key=place.__getitem__) if keyless else needy:
+            if seq in takers:
+                fresh[place[seq]] = blocks = store.take(1)
+                seq.table += blocks
+            if seq in keyless:
+                store.store(seq, keyless[seq])
+        return fresh
+
+    def _keyless(self) -> dict[Seq, int]:
+        """Members with a full block that is not in the prefix cache yet, and how many full ones they have."""
+        if not self._store.caching:
+            return {}
+        known, size = 1 + self.tock, self._store.block_size
+        return {
+            seq: full for seq in self._full() if (full := (seq.computed + known) // size) > seq.cached_blocks
+        }
+
+    def dispatched(self, step: Step) -> None:
+        """A step has left for the workers; one without rows is not counted."""
+        if step.rows or step.lockstep:
+            self.tick += 1
+            self._last = step.number
+
+    # an answer
+
+    def credit(self, step: Step, places: Mapping[str, int], sampled: Sequence[list[int]]) -> Credited:
+        """The tokens of an answered step go to the members; to be called for each step, before its rows are closed.
+
+        `places`: where each id's tokens are in `sampled`.
+        """
+        lanes = self.lanes
+        if not (step.rows or step.lockstep):
+            return Credited(Lanes.empty(), [], [])
+        tokens, apart = self._usual(lanes, places, sampled)
+        for place in apart:
+            self.leave(lanes.seqs[place])
+        if self._ahead:
+            for seq, full in self._keyless().items():
+                self._store.store(seq, full)
+        stayed, given = (
+            (self.lanes, [tokens[p] for p in self._others(lanes, apart)]) if apart else (lanes, tokens)
+        )
+        any(map(list.extend, stayed.tokens, given))
+        any(map(list.extend, stayed.outputs, given))
+        self.tock += 1
+        for seq in self._full():
+            self._facts.hash(seq)
+        for seq in self._calendar.pop(self.tock, ()):
+            self._near[seq] = None
+        return Credited(lanes, tokens, apart)
+
+    @staticmethod
+    def _others(lanes: Lanes, apart: list[int]) -> list[int]:
+        left = set(apart)
+        return [place for place in range(len(lanes.seqs)) if place not in left]
+
+    def _usual(
+        self, lanes: Lanes, places: Mapping[str, int], sampled: Sequence[list[int]]
+    ) -> tuple[list[list[int]], list[int]]:
+        """The tokens of each member, and the places of those to whom something else happened than one more token."""
+        n = len(lanes.seqs)
+        try:
+            tokens = list(map(sampled.__getitem__, map(places.__getitem__, lanes.ids)))
+        except (KeyError, IndexError):
+            found = map(places.get, lanes.ids)
+            tokens = [[] if at is None or at >= len(sampled) else sampled[at] for at in found]
+        flat = list(chain.from_iterable(tokens))
+        ending = self._calendar.get(self.tock + 1, ())
+        odd: set[int] = set()
+        if len(flat) != n or not all(tokens):
+            odd.update(place for place, row in enumerate(tokens) if len(row) != 1)
+        if not lanes.any_stop.isdisjoint(flat):
+            odd.update(
+                place for place, row in enumerate(tokens) if row and not lanes.stops[place].isdisjoint(row)
+            )
+        if ending:
+            place_of = lanes.place
+            odd.update(place_of[seq] for seq in ending if self._last_answer(seq) == self.tock + 1)
+        return tokens, sorted(odd)
+
+    def departed(self, step: Step) -> dict[Seq, Row]:
+        """Rows of a step for those who were members when it was planned, and are not any more."""
+        return {
+            seq: Row(seq, step.left.get(seq, seq.run), 1, 0, 1)
+            for seq in step.lockstep
+            if seq.lockstep is not self
+        }

@@ -1,0 +1,113 @@
+"""The lockstep decoders as parallel lists: what is asked of each of them in every step is a column, so that C code walks it.
+
+A `Lanes` is never changed: who joins or leaves makes another one, so a step in flight that was built from one can be told from
+what there is now by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from itertools import compress
+from typing import Any, NamedTuple, Protocol
+
+from vllm_lifecycle.statemachine.kernel.seq import Seq
+
+
+class Facts(Protocol):
+    """What the columns ask of the engine's request objects, which the kernel does not look into."""
+
+    def fits(self, seq: Seq) -> bool:
+        """Nothing about this request is unusual: each step brings one token, and the client gets it and the constants only."""
+        ...
+
+    def stops(self, seq: Seq) -> frozenset[int]:
+        """Tokens that may end the request. Equal requests should give the same object."""
+        ...
+
+    def special(self, seq: Seq) -> bool:
+        """Its output is made by itself (grammar, log probabilities, ...), though its tokens are counted with the others."""
+        ...
+
+    def constants(self, seq: Seq) -> tuple[Any, ...]:
+        """Values that each of its outputs has, the same number of them for all requests."""
+        ...
+
+    def hash(self, seq: Seq) -> None:
+        """The request may have a full block without key: extend its `hashes`."""
+        ...
+
+
+class Lane(NamedTuple):
+    """One member: a row across the columns of `Lanes`, in this order."""
+
+    seq: Seq
+    id: str
+    base: int
+    shown: int
+    tokens: list[int]
+    outputs: list[int]
+    stops: frozenset[int]
+    special: bool
+
+
+class Lanes:
+    """The members in the order in which they run.
+
+    seqs, ids       who they are
+    base            computed tokens of each, less the number of steps dispatched so far (`Columns.tick`)
+    shown           output tokens of each with those in flight, counted in the same way
+    tokens, outputs the lists that grow with each answer
+    stops, special  see `Facts`
+    constants       one list for each of the values of `Facts.constants`
+    """
+
+    def __init__(self, columns: Sequence[list[Any]], constants: tuple[list[Any], ...]) -> None:
+        self._columns = columns
+        self.constants = constants
+        seqs, ids, base, shown, tokens, outputs, stops, special = columns
+        self.seqs: list[Seq] = seqs
+        self.ids: list[str] = ids
+        self.base: list[int] = base
+        self.shown: list[int] = shown
+        self.tokens: list[list[int]] = tokens
+        self.outputs: list[list[int]] = outputs
+        self.stops: list[frozenset[int]] = stops
+        self.special: list[bool] = special
+
+    @classmethod
+    def empty(cls) -> Lanes:
+        """Nobody."""
+        return cls([[] for _ in Lane._fields], ())
+
+    def but(self, gone: Callable[[Seq], bool]) -> Lanes:
+        """Without those."""
+        stay = [not gone(seq) for seq in self.seqs]
+        return Lanes(
+            [list(compress(column, stay)) for column in self._columns],
+            tuple(list(compress(column, stay)) for column in self.constants),
+        )
+
+    def plus(self, lanes: Iterable[Lane], constants: Iterable[tuple[Any, ...]]) -> Lanes:
+        """With these behind."""
+        more = [list(column) for column in zip(*constants, strict=True)]
+        known = self.constants or tuple([] for _ in more)
+        return Lanes(
+            [old + list(new) for old, new in zip(self._columns, zip(*lanes, strict=True), strict=True)],
+            tuple(old + new for old, new in zip(known, more, strict=True)),
+        )
+
+    @cached_property
+    def place(self) -> dict[Seq, int]:
+        """Where each of them stands."""
+        return dict(zip(self.seqs, range(len(self.seqs)), strict=True))
+
+    @cached_property
+    def specials(self) -> list[int]:
+        """Where those stand whose outputs are made by themselves."""
+        return list(compress(range(len(self.seqs)), self.special))
+
+    @cached_property
+    def any_stop(self) -> frozenset[int]:
+        """Tokens that may end one of them."""
+        return frozenset().union(*{id(stops): stops for stops in self.stops}.values())
