@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.hold import Hold as Hold
+from vllm_lifecycle.statemachine.kernel.seq import Seq
 
 
 class Hit(NamedTuple):
@@ -23,21 +23,6 @@ class Hit(NamedTuple):
 
     blocks: tuple[list[int], ...]
     tokens: int
-
-
-class Hold:
-    """References to blocks (per group of layers) that outlive a table, until they are let go, once.
-
-    counted     the engine's own books still list it as a table: see `BlockStore.common_prefix`
-    live        not let go yet
-    """
-
-    __slots__ = ("blocks", "counted", "live")
-
-    def __init__(self, blocks: tuple[list[int], ...], counted: bool) -> None:
-        self.blocks = blocks
-        self.counted = counted
-        self.live = True
 
 
 @dataclass(frozen=True, slots=True)

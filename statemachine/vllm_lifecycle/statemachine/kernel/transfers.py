@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from vllm_lifecycle.spec.lifecycles.vocabulary import Kind
 from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
-from vllm_lifecycle.statemachine.kernel.store import Hold
+from vllm_lifecycle.statemachine.kernel.hold import Hold
 
 
 class Transfer:
