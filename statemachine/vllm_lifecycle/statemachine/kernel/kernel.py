@@ -199,6 +199,12 @@ class Kernel:
         Blocks that a dispatched step still touches stay held by that step. Tokens in flight are delivered, or dropped.
         """
         self._require(seq.status is Status.RUNNING, "preempt_request", seq)
+        self._require(
+            seq not in self._filling or not self._is_relied_on(seq),
+            "preempt_request",
+            seq,
+            "somebody shares blocks that this pass was to compute for it",
+        )
         if seq.lockstep is not None:
             seq.lockstep.leave(seq)
         self.running.remove(seq)
@@ -407,16 +413,25 @@ class Kernel:
 
     def _end_table(self, seq: Seq) -> None:
         if seq in self._filling:  # this pass was to compute them, and will not: they are not to be found
-            first = self._filling.pop(seq)
-            self.store.evict(
-                {b for group in self.store.table(seq) for b in group[first : seq.cached_blocks] if b}
-            )
+            self.store.evict(self._unfilled(seq))
+            del self._filling[seq]
         if seq in self._grown:  # no step in flight touches what it got in this pass
             self.store.trim(seq, tuple(len(blocks) for blocks in self._grown.pop(seq)))
         if seq.in_flight and self.steps.touches(seq.last_step):
             self.steps.release_after(seq.last_step, self.store.convert(seq, counted=False))
         else:
             self.store.drop(seq)
+
+    def _unfilled(self, seq: Seq) -> set[int]:
+        """The blocks that this pass was to fill for the request, and that can be found already."""
+        first = self._filling[seq]
+        return {b for group in self.store.table(seq) for b in group[first : seq.cached_blocks] if b}
+
+    def _is_relied_on(self, seq: Seq) -> bool:
+        """Another request has such a block in its table."""
+        unfilled, table = self._unfilled(seq), self.store.table
+        others = (other for other in self.seqs.values() if other is not seq)
+        return any(not unfilled.isdisjoint(group) for other in others for group in table(other))
 
     def queue_of(self, seq: Seq) -> Queue:
         """The queue in which a waiting request is."""
