@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.adapters.report.samples import NASTY, SAMPLES, finding, report
 
+from vllm_lifecycle.adapters.cli import forms
 from vllm_lifecycle.adapters.cli.main import main
 from vllm_lifecycle.adapters.report import page
 from vllm_lifecycle.adapters.report.model import Report
@@ -106,7 +107,7 @@ def test_a_page_is_written_and_replaced(tmp_path: Path, capsys: pytest.CaptureFi
     place = tmp_path / "out" / "report.html"
     for _ in range(2):
         assert main([*PROVE, "--html", str(place)]) == 0
-    assert page.MARK in place.read_text(encoding="utf-8")[:200]
+    assert forms.MARKS["html"] in place.read_text(encoding="utf-8")[:200]
     assert [p.name for p in place.parent.iterdir()] == ["report.html"]
     out, err = capsys.readouterr()
     assert err.splitlines()[-1] == f"written: {place}"
@@ -154,3 +155,42 @@ def test_a_page_that_fails_at_the_end_leaves_nothing_half_and_loses_no_result(
     assert "prove: holds" in out
     assert "No space left on device" in err.splitlines()[-1]
     assert not list(tmp_path.iterdir())
+
+
+def test_one_search_is_written_in_several_forms_and_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = [f"--write={form}={tmp_path / form}" for form in ("junit", "sarif", "markdown")]
+    for _ in range(2):
+        assert main([*PROVE, "--format", "github", *wanted, "--html", str(tmp_path / "html")]) == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["html", "junit", "markdown", "sarif"]
+    assert json.loads((tmp_path / "sarif").read_text(encoding="utf-8"))["version"] == "2.1.0"
+    assert capsys.readouterr().out.count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (["--write", "yaml=x"], "FORM=FILE"),
+        (["--write", "junit"], "FORM=FILE"),
+        (["--write", "junit="], "FORM=FILE"),
+        (["--write", "html=x"], "FORM=FILE"),
+        (["--write", "junit=x", "--write", "sarif=x"], "a file of its own"),
+        (["--write", "junit=mine"], "was not written by vllm-lifecycle"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_wrong_write_is_one_line_before_the_work(
+    given: list[str],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").write_text("mine", encoding="utf-8")
+    assert main([*PROVE, *given]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert told in err
+    assert [p.name for p in tmp_path.iterdir()] == ["mine"]

@@ -24,6 +24,12 @@ HtmlOption = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Also write a page with a picture of each counterexample."),
 ]
+WriteOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FORM=FILE", help="Also write junit, sarif or markdown; may be given more than once."
+    ),
+]
 DetailsOption = Annotated[bool, typer.Option("--details", "-d", help="A row for each claim.")]
 TracesOption = Annotated[
     bool, typer.Option("--traces", help="Show the shortest trace of each claim that has one.")
@@ -111,6 +117,7 @@ def check(
     details: DetailsOption = False,
     form: FormatOption = Format.text,
     html: HtmlOption = None,
+    write: WriteOption = None,
 ) -> None:
     """Check everything, or a real scheduler class.
 
@@ -160,7 +167,14 @@ def check(
             jobs,
         )
         stages = targets.check_target(options)
-    finish("check" if target is None else f"check {target}", stages, form, details=details, html=html)
+    finish(
+        "check" if target is None else f"check {target}",
+        stages,
+        form,
+        details=details,
+        html=html,
+        write=write,
+    )
 
 
 @app.command()
@@ -171,6 +185,7 @@ def replay(
     ] = None,
     form: FormatOption = Format.text,
     html: HtmlOption = None,
+    write: WriteOption = None,
 ) -> None:
     """Play a saved finding again, here or on another release.
 
@@ -185,10 +200,11 @@ def replay(
     from vllm_lifecycle.adapters.cli import replay as saved
 
     if on is not None:
-        code = saved.elsewhere(file, on, ["--format", form.value, *(["--html", html] if html else [])])
+        more = ["--format", form.value, *(f"--write={w}" for w in write or ())]
+        code = saved.elsewhere(file, on, [*more, *(["--html", html] if html else [])])
         if code is not None:
             raise typer.Exit(code)
-    finish(f"replay {file}", saved.replay(file), form, details=False, traces=True, html=html)
+    finish(f"replay {file}", saved.replay(file), form, details=False, traces=True, html=html, write=write)
 
 
 @app.command()
@@ -207,6 +223,7 @@ def prove(
     details: DetailsOption = False,
     form: FormatOption = Format.text,
     html: HtmlOption = None,
+    write: WriteOption = None,
 ) -> None:
     """Prove the properties for any size.
 
@@ -221,7 +238,7 @@ def prove(
     from vllm_lifecycle.adapters.cli import services
 
     options = services.ProofOptions(tuple(names or ()), seeds, cores, cvc5, timeout)
-    finish("prove", services.prove(options), form, details=details, html=html)
+    finish("prove", services.prove(options), form, details=details, html=html, write=write)
 
 
 @app.command()
@@ -250,6 +267,7 @@ def explore(
     traces: TracesOption = False,
     form: FormatOption = Format.text,
     html: HtmlOption = None,
+    write: WriteOption = None,
 ) -> None:
     """Explore every reachable state of a small scope.
 
@@ -272,7 +290,7 @@ def explore(
         services.bytes_of(max_memory),
         liveness,
     )
-    finish("explore", services.explore(options), form, details=details, traces=traces, html=html)
+    finish("explore", services.explore(options), form, details=details, traces=traces, html=html, write=write)
 
 
 @app.command()
@@ -283,6 +301,7 @@ def mutants(
     traces: TracesOption = False,
     form: FormatOption = Format.text,
     html: HtmlOption = None,
+    write: WriteOption = None,
 ) -> None:
     """Refute every known defect.
 

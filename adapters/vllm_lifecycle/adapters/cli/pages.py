@@ -1,6 +1,6 @@
-"""Files that a command writes beside what it prints: the page of `--html`, and the summary of a step of GitHub Actions.
+"""Files that a command writes beside what it prints: `--html`, `--write`, and the summary of a step of GitHub Actions.
 
-Whether a page can be written is found out before the work, and it is written whole or not at all. What was found is printed
+Whether a file can be written is found out before the work, and each is written whole or not at all. What was found is printed
 first, so that a full disk does not lose it.
 """
 
@@ -9,42 +9,49 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from pathlib import Path
 
 from vllm_lifecycle.adapters import files
+from vllm_lifecycle.adapters.cli import forms
 from vllm_lifecycle.adapters.cli.errors import UsageProblem
 from vllm_lifecycle.adapters.report.model import Report
 
+Place = tuple[str, Path]
+"""A form and the file to write it to."""
 
-def prepare(name: str | None) -> Path | None:
-    """The place of the page, ready to be written; raises UsageProblem when it cannot be."""
-    if name is None:
-        return None
-    if importlib.util.find_spec("jinja2") is None:
+
+def prepare(html: str | None, wanted: Sequence[str]) -> list[Place]:
+    """The files to write, from `--html` and each `FORM=FILE` of `--write`; raises UsageProblem when one cannot be."""
+    if html is not None and importlib.util.find_spec("jinja2") is None:
         raise UsageProblem("--html needs jinja2, which is not installed: pip install jinja2")
-    from vllm_lifecycle.adapters.report.page import MARK
-
-    place = Path(name)
+    places = [] if html is None else [("html", Path(html))]
+    for text in wanted:
+        form, _, name = text.partition("=")
+        if form not in forms.MARKS or form == "html" or not name:
+            raise UsageProblem(
+                f"--write {text!r} is not FORM=FILE: write it as junit=FILE, sarif=FILE or markdown=FILE"
+            )
+        places.append((form, Path(name)))
+    if len({file.absolute() for _, file in places}) < len(places):
+        raise UsageProblem("--html and --write name one file twice: give each form a file of its own")
     try:
-        files.check_folder(place.parent)
-        files.check_place(place, MARK)
+        for form, file in places:
+            files.check_folder(file.parent)
+            files.check_place(file, forms.MARKS[form])
     except files.NotWritten as why:
         raise UsageProblem(str(why)) from None
-    return place
+    return places
 
 
-def write(place: Path, report: Report) -> None:
-    """Write the page; raises UsageProblem, and leaves what was there, when it cannot be written."""
-    from vllm_lifecycle.adapters.cli.services import versions
-    from vllm_lifecycle.adapters.report.page import MARK, html
-
-    made = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+def write(places: Sequence[Place], report: Report) -> None:
+    """Write the files; raises UsageProblem, and leaves what was there, when one cannot be written."""
     try:
-        files.write(place, html(report, versions(), made), MARK)
+        for form, file in places:
+            files.write(file, forms.FORMS[form](report), forms.MARKS[form])
+            print(f"written: {file}", file=sys.stderr)
     except files.NotWritten as why:
         raise UsageProblem(str(why)) from None
-    print(f"written: {place}", file=sys.stderr)
 
 
 def summarise(report: Report) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from types import FrameType
 from typing import NoReturn, assert_never
@@ -44,48 +44,31 @@ def finish(
     details: bool,
     traces: bool = False,
     html: str | None = None,
+    write: Sequence[str] | None = None,
 ) -> NoReturn:
-    """Run the stages, print the report, write its page, and leave with its exit code; raises UsageProblem."""
+    """Run the stages, print the report, write its files, and leave with its exit code; raises UsageProblem."""
     from vllm_lifecycle.adapters.cli import pages
 
-    place = pages.prepare(html)
+    places = pages.prepare(html, write or ())
     report = carry_out(command, stages)
     emit(printed(report, form, details=details, traces=traces))
     if form is Format.github:
         pages.summarise(report)
-    if place is not None:
-        pages.write(place, report)
+    pages.write(places, report)
     raise typer.Exit(report.exit_code)
 
 
 def printed(report: Report, form: Format, *, details: bool, traces: bool) -> str:
     """The report in one of its forms."""
+    from vllm_lifecycle.adapters.cli import forms, render
+
     match form:
         case Format.text:
-            from vllm_lifecycle.adapters.cli import render
-
             return render.to_text(report, details=details, traces=traces, colour=_coloured())
         case Format.json:
-            from vllm_lifecycle.adapters.cli import render
-
             return render.to_json(report)
-        case Format.junit:
-            from vllm_lifecycle.adapters.report.junit import junit
-
-            return junit(report)
-        case Format.sarif:
-            from vllm_lifecycle.adapters.cli.services import versions
-            from vllm_lifecycle.adapters.report.sarif import sarif
-
-            return sarif(report, versions().get("vllm-lifecycle", "0"))
-        case Format.github:
-            from vllm_lifecycle.adapters.report import github
-
-            return github.commands(report)
-        case Format.markdown:
-            from vllm_lifecycle.adapters.report.markdown import markdown
-
-            return markdown(report)
+        case Format.junit | Format.sarif | Format.github | Format.markdown:
+            return forms.FORMS[form.value](report)
         case never:
             assert_never(never)
 

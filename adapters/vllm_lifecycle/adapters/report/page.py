@@ -23,8 +23,6 @@ from vllm_lifecycle.adapters.report.model import Report, Section
 from vllm_lifecycle.spec.check.verdict import Outcome, Verdict
 from vllm_lifecycle.statemachine.tables import tables
 
-MARK = "<!-- A report of vllm-lifecycle -->"
-"""Stands in the head of every page, so that only reports are replaced by reports."""
 MANY = 20
 """Verdicts from which on the page offers a filter."""
 SIGNS = {
@@ -42,7 +40,6 @@ def html(report: Report, versions: Mapping[str, str], made: str = "") -> str:
     template = _environment().get_template("report.html.j2")
     script = _part("report.js")
     text: str = template.render(
-        mark=_safe(MARK),
         style=_safe(_part("report.css")),
         script=_safe(script),
         script_hash=_hash(script),
