@@ -34,6 +34,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--async-scheduler", default="", metavar="pkg.mod:Class", help="for asynchronous setups"
     )
+    parser.add_argument("--plain", action="store_true", help="compare with vLLM's own as it is, no defect mended")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="replay a saved case")
     parser.add_argument("--save", type=Path, default=Path("differential-failure.json"), metavar="FILE")
     parser.add_argument("--keep-going", action="store_true", help="go on with the next group after a failure")
@@ -57,7 +58,8 @@ def main() -> int:
     ours_async = options.async_scheduler or (OURS_ASYNC if options.scheduler == OURS else "")
     if options.scheduler == STOCK:
         ours_async = ours_async or "vllm.v1.core.sched.async_scheduler:AsyncScheduler"
-    classes = Classes.named(options.scheduler, ours_async)
+    plain = options.plain or options.scheduler == STOCK
+    classes = Classes.named(options.scheduler, ours_async, plain)
     if options.replay:
         case = load(options.replay)
         pair = play(classes, case.setup, case.events)

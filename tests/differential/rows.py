@@ -39,8 +39,19 @@ def _original_raises(kind: str, function: str) -> Callable[[str, Sequence[Differ
     return explains
 
 
-ROWS: tuple[Row, ...] = ()
-"""Filled as the verified scheduler is held against the original."""
+def _in_flight_gives_way(call: str, found: Sequence[Difference], pair: Pair) -> bool:
+    """The original preempts a request whose blocks a step in flight still touches, and ours leaves it running."""
+    theirs, ours = (side.result for side in pair.sides)
+    if call != "schedule" or theirs is None or ours is None:
+        return False
+    gone = theirs.preempted_req_ids - ours.preempted_req_ids
+    return any(rid in flight.tokens for flight in pair.flights for rid in gone)
+
+
+ROWS: tuple[Row, ...] = (
+    Row("a step in flight keeps its blocks: who is in it gives nothing", "VLLM-45357", _in_flight_gives_way),
+)
+"""In the order in which they are asked. What a mend removes (mended.py) needs no row."""
 
 
 def explained(call: str, found: Sequence[Difference], pair: Pair) -> Row | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,6 +22,8 @@ from vllm_lifecycle.adapters.vllm.config import load_class
 
 STOCK = "vllm.v1.core.sched.scheduler:Scheduler"
 STOCK_ASYNC = "vllm.v1.core.sched.async_scheduler:AsyncScheduler"
+MENDED = ("tests.differential.mended:Scheduler", "tests.differential.mended:AsyncScheduler")
+MENDED_LATER = ("tests.differential.mended032:Scheduler", "tests.differential.mended032:AsyncScheduler")
 STEPS_OF_A_CASE = 120
 
 
@@ -34,9 +37,12 @@ class Classes:
     reference_async: type[Any]
 
     @classmethod
-    def named(cls, ours: str, ours_async: str) -> Classes:
-        """From `pkg.mod:Class`; raises Unusable."""
-        return cls(*(load_class(n) for n in (ours, ours_async or ours, STOCK, STOCK_ASYNC)))
+    def named(cls, ours: str, ours_async: str, plain: bool = True) -> Classes:
+        """From `pkg.mod:Class`; `plain`: against the original as it is, else with known defects mended; raises Unusable."""
+        later = hasattr(import_module("vllm.v1.core.sched.interface"), "PauseState")
+        mended = MENDED_LATER if later else MENDED
+        reference = (STOCK, STOCK_ASYNC) if plain else mended
+        return cls(*(load_class(n) for n in (ours, ours_async or ours, *reference)))
 
     def pair(self, setup: Setup) -> Pair:
         """Fresh schedulers of the setup."""

@@ -1,0 +1,244 @@
+"""vLLM's own schedulers with known defects mended, one small class each, so that a run goes on where ours differs on purpose.
+
+Each mend names the row of the table of known defects that it removes and changes nothing else; what is still different after
+them is a bug of ours or a row of rows.py. `python -m tests.differential --plain` compares with the schedulers as they are.
+For vLLM 0.13.0; later releases are compared as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler as OwnAsync
+from vllm.v1.core.sched.request_queue import FCFSRequestQueue
+from vllm.v1.core.sched.scheduler import Scheduler as Own
+from vllm.v1.request import RequestStatus
+
+from vllm_lifecycle.adapters.vllm.verified.encoder import Cache, CrossCache
+
+
+class _InOrderQueue(FCFSRequestQueue):  # type: ignore[misc]
+    def prepend_requests(self, requests: Iterable[Any]) -> None:
+        self.extendleft(requests)
+
+
+class SkippedStayInOrder(Own):  # type: ignore[misc]
+    """VLLM-32173: requests that a pass skipped return in their order, not in the reverse of it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if isinstance(self.waiting, FCFSRequestQueue):
+            self.waiting = _InOrderQueue()
+
+
+class StepsHoldBlocks(Own):  # type: ignore[misc]
+    """VLLM-45357: blocks of a request that ends or is preempted stay held by the newest step in flight that has it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.outstanding: list[int] = []
+        self.number = 0
+        self.newest: dict[str, int] = {}
+        self.kept: list[tuple[int, Any, list[Any]]] = []
+        self.free_at_once = self.kv_cache_manager.free
+        self.kv_cache_manager.free = self.free_later
+
+    def schedule(self) -> Any:
+        output = super().schedule()
+        self.number += 1
+        output.number = self.number
+        self.outstanding.append(self.number)
+        self.newest.update(dict.fromkeys(output.num_scheduled_tokens, self.number))
+        return output
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        self.outstanding.remove(scheduler_output.number)
+        oldest = min(self.outstanding, default=self.number + 1)
+        free = [entry for entry in self.kept if entry[0] < oldest]
+        self.kept = [entry for entry in self.kept if entry[0] >= oldest]
+        for _, manager, blocks in free:
+            manager.block_pool.free_blocks(reversed(blocks))
+        return super().update_from_output(scheduler_output, model_runner_output)
+
+    def in_flight(self, rid: str) -> bool:
+        return any(number <= self.newest.get(rid, 0) for number in self.outstanding)
+
+    def free_later(self, request: Any) -> None:
+        rid = request.request_id
+        if not self.in_flight(rid):
+            self.free_at_once(request)
+            return
+        for manager in self.kv_cache_manager.coordinator.single_type_managers:
+            self.kept.append((self.newest[rid], manager, manager.req_to_blocks.pop(rid, [])))
+            manager.num_cached_block.pop(rid, None)
+
+
+class HeldKeepAwake(Own):  # type: ignore[misc]
+    """VLLM-43433: the engine stays awake while blocks of a finished request are held for a transfer."""
+
+    def has_finished_requests(self) -> bool:
+        return super().has_finished_requests() or len(self.requests) > len(self.waiting) + len(self.running)
+
+
+class FinishedStayFinished(Own):  # type: ignore[misc]
+    """VLLM-33377: an output does not reach a request that has finished and is held."""
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        tokens = scheduler_output.num_scheduled_tokens
+        live = {
+            rid: n
+            for rid, n in tokens.items()
+            if rid in self.requests and not self.requests[rid].is_finished()
+        }
+        output = dataclasses.replace(scheduler_output, num_scheduled_tokens=live)
+        output.number = scheduler_output.number
+        return super().update_from_output(output, model_runner_output)
+
+
+class PreemptedHaveNoDrafts(Own):  # type: ignore[misc]
+    """VLLM-30916: a preempted request carries no drafts."""
+
+    def _preempt_request(self, request: Any, timestamp: float) -> None:
+        super()._preempt_request(request, timestamp)
+        request.spec_token_ids = []
+
+
+class EncoderBudgetKept(Own):  # type: ignore[misc]
+    """VLLM-52482, VLLM-55733: the drop list names no entry that is there; an input gives its share back once."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        size = self.encoder_cache_manager.cache_size
+        kind = CrossCache if self.is_encoder_decoder else Cache
+        self.encoder_cache_manager = kind(cache_size=size)
+
+
+class LoadsHoldBlocks(Own):  # type: ignore[misc]
+    """VLLM-32255, VLLM-46240: who ends during a load keeps the blocks until the load, and a send if there is one, are done."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.ending: set[str] = set()
+        self.sending: set[str] = set()
+
+    def finish_requests(self, request_ids: Any, finished_status: Any) -> None:
+        ids = (request_ids,) if isinstance(request_ids, str) else request_ids
+        self.ending |= {
+            rid
+            for rid in ids
+            if (request := self.requests.get(rid)) is not None
+            and request.status == RequestStatus.WAITING_FOR_REMOTE_KVS
+            and rid not in self.finished_recving_kv_req_ids
+        }
+        super().finish_requests(request_ids, finished_status)
+
+    def _connector_finished(self, request: Any) -> Any:
+        delay, params = super()._connector_finished(request)
+        if delay:
+            self.sending.add(request.request_id)
+        return delay, params
+
+    def _free_blocks(self, request: Any) -> None:
+        rid = request.request_id
+        self.sending.discard(rid)
+        if rid not in self.ending:
+            super()._free_blocks(request)
+
+    def _update_from_kv_xfer_finished(self, kv_connector_output: Any) -> None:
+        done = self.ending & set(kv_connector_output.finished_recving or ())
+        self.ending -= done
+        for rid in done - self.sending:
+            super()._free_blocks(self.requests[rid])
+        super()._update_from_kv_xfer_finished(kv_connector_output)
+        self.finished_recving_kv_req_ids -= done
+
+
+class LoadsHaveRoom(Own):  # type: ignore[misc]
+    """VLLM-29877, VLLM-45388: a load has a slot, and what it needs to run afterwards is promised to it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.allocate_any = self.kv_cache_manager.allocate_slots
+        self.kv_cache_manager.allocate_slots = self.allocate_slots
+
+    def loads(self) -> list[Any]:
+        return [
+            request
+            for request in self.requests.values()
+            if request.status == RequestStatus.WAITING_FOR_REMOTE_KVS
+            or (request.num_computed_tokens and request.status < RequestStatus.RUNNING)
+        ]
+
+    @property
+    def max_num_running_reqs(self) -> int:
+        """One that never stops a pass, or, without a slot for the head of the queue, one that does."""
+        running, loads = len(self.running), self.loads()
+        full = running + len(loads) >= self.slots
+        head = self.waiting.peek_request() if self.waiting else None
+        return running if full and head not in loads else self.slots + len(loads) + 1
+
+    @max_num_running_reqs.setter
+    def max_num_running_reqs(self, slots: int) -> None:
+        self.slots = slots
+
+    def needs(self, request: Any, tokens: int, hit: Any = None) -> int:
+        coordinator = self.kv_cache_manager.coordinator
+        found = hit.blocks if hit is not None else tuple([] for _ in coordinator.single_type_managers)
+        blocks: int = coordinator.get_num_blocks_to_allocate(
+            request.request_id, min(tokens, self.max_model_len), found, 0
+        )
+        return blocks
+
+    def allocate_slots(
+        self,
+        request: Any,
+        num_new_tokens: int,
+        num_new_computed_tokens: int = 0,
+        new_computed_blocks: Any = None,
+        delay_cache_blocks: bool = False,
+        num_lookahead_tokens: int = 0,
+        **more: Any,
+    ) -> Any:
+        loads = [] if request.status == RequestStatus.RUNNING else self.loads()
+        if loads or delay_cache_blocks:
+            later = 1 + self.num_lookahead_tokens
+            start = request.num_computed_tokens + num_new_computed_tokens + num_new_tokens
+            total = start + num_lookahead_tokens
+            keep = sum(self.needs(load, load.num_tokens + later) for load in loads if load is not request)
+            if delay_cache_blocks:
+                whole = self.needs(request, request.num_tokens + later, new_computed_blocks)
+                keep += whole - self.needs(request, start, new_computed_blocks)
+            free = self.kv_cache_manager.block_pool.get_num_free_blocks()
+            if self.needs(request, total, new_computed_blocks) + keep > free:
+                return None
+        return self.allocate_any(
+            request,
+            num_new_tokens,
+            num_new_computed_tokens,
+            new_computed_blocks,
+            delay_cache_blocks=delay_cache_blocks,
+            num_lookahead_tokens=num_lookahead_tokens,
+            **more,
+        )
+
+
+MENDS = (
+    LoadsHoldBlocks,
+    LoadsHaveRoom,
+    FinishedStayFinished,
+    SkippedStayInOrder,
+    StepsHoldBlocks,
+    HeldKeepAwake,
+    PreemptedHaveNoDrafts,
+    EncoderBudgetKept,
+)
+
+
+class Scheduler(*MENDS):  # type: ignore[misc]
+    """The synchronous scheduler, mended."""
+
+
+class AsyncScheduler(*MENDS, OwnAsync):  # type: ignore[misc]
+    """The asynchronous scheduler, mended."""
