@@ -96,6 +96,13 @@ def _install_releases(env: Env) -> None:
     env.pip("installing " + " ".join(env.subject.releases), "--no-deps", *env.subject.releases)
 
 
+def _install_whole(env: Env) -> None:
+    releases = env.subject.releases
+    env.pip("installing " + " ".join(releases), TORCH, *releases, *BESIDE, *env.subject.extra)
+    removed = env.subject.removed
+    env.run("removing " + " ".join(removed), env.python, "-m", "pip", "uninstall", "--yes", *removed)
+
+
 def _install_dependencies(env: Env) -> None:
     release = env.subject.releases[0].partition("==")[0]
     lines = json.loads(env.run("reading the release's metadata", env.python, "-c", _REQUIRES, release))
@@ -117,10 +124,14 @@ def make(env: Env, python: str, say: Callable[[str], None]) -> None:
         _create(env, python)
         stamp.clear()
         say(f"created {env.path}")
-        _install_releases(env)
-        say("installed " + " ".join(env.subject.releases))
-        _install_dependencies(env)
-        say(f"installed {TORCH} and what the scheduler reaches")
+        if env.subject.whole:
+            _install_whole(env)
+            say(f"installed {TORCH} and the whole of " + " ".join(env.subject.releases))
+        else:
+            _install_releases(env)
+            say("installed " + " ".join(env.subject.releases))
+            _install_dependencies(env)
+            say(f"installed {TORCH} and what the scheduler reaches")
         if env.subject.stubbed:
             _install_stubs(env)
             say("stubbed " + " ".join(env.subject.stubbed))

