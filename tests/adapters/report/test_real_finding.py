@@ -1,4 +1,4 @@
-"""The README's command on the real vLLM: a page on which one sees who held which block when it was freed."""
+"""The README's command and those of docs/continuous-integration.md, on the real vLLM."""
 
 from __future__ import annotations
 
@@ -16,8 +16,13 @@ README = """
 scripts/vllm-env 0.32.0
 .venvs/vllm-0.32.0/bin/vllm-lifecycle check vllm --html report.html
 """
+CI = """
+vllm-lifecycle check docs.examples.tenant_scheduler:Tenants --seconds 60 --baseline known.json --update-baseline
+vllm-lifecycle check docs.examples.tenant_scheduler:Tenants --seconds 60 --baseline known.json --format github --write junit=lifecycle.xml --write sarif=lifecycle.sarif --html lifecycle.html
+"""  # noqa: E501
 SHORT = ["--scope", "one load and one send", "--scope", "loads", "--seconds", "20"]
 REFUTED = 2
+ROOT = Path(__file__).resolve().parents[3]
 CLAIM = "a_free_block_is_not_touched_by_a_transfer"
 
 pytestmark = pytest.mark.vllm
@@ -48,3 +53,18 @@ def test_a_newcomer_sees_who_held_the_block_when_it_was_freed(
     assert any("free" in kinds and kinds & {"receive", "send"} for kinds in owners), owners
     assert "def test_" in text
     assert "vllm/v1/core/sched/scheduler.py:" in text.replace("<wbr>", "")
+
+
+def test_the_commands_of_the_ci_page_accept_what_is_known_and_write_every_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    first, second = (shlex.split(line)[1:] for line in CI.strip().splitlines())
+    short = ["--scope", "alone", "--seconds", "3"]
+    assert main([*first, *short]) == 0
+    capsys.readouterr()
+    assert main([*second, *short]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("::notice title=vllm-lifecycle check")
+    written = {"known.json", "lifecycle.xml", "lifecycle.sarif", "lifecycle.html"}
+    assert {p.name for p in tmp_path.iterdir()} == written
