@@ -35,7 +35,7 @@ def build(
     evidence: Annotated[
         bool,
         typer.Option(
-            "--evidence", help="Ask the engines again and record their answers (two or three minutes)."
+            "--evidence", help="Ask the engines again and record their answers (some minutes)."
         ),
     ] = False,
 ) -> None:
@@ -84,8 +84,8 @@ def _read(folder: Path, release: str | None) -> Evidence:
 def _ask() -> Evidence:
     """What the engines answer now, about everything."""
     from vllm_lifecycle.adapters.cli import services
-    from vllm_lifecycle.adapters.docs import blocks, custody
-    from vllm_lifecycle.adapters.docs.digest import digest
+    from vllm_lifecycle.adapters.docs import blocks, custody, moves
+    from vllm_lifecycle.adapters.docs.digest import current
     from vllm_lifecycle.adapters.docs.evidence import record
     from vllm_lifecycle.adapters.report.model import Stage
 
@@ -93,12 +93,13 @@ def _ask() -> Evidence:
         *services.check_everything((), services.ProofOptions(seeds=3)),
         Stage(blocks.TITLE, blocks.verdicts),
         Stage(custody.CLAIM, lambda progress: [custody.verdict(progress)]),
+        Stage(moves.CLAIM, lambda progress: [moves.verdict(progress)]),
     ]
     report = carry_out("docs build", stages)
     verdicts = [v for section in report.sections for v in section.verdicts]
     if len(report.sections) < len(stages) or any(v.reason.startswith("interrupted") for v in verdicts):
         raise UsageProblem("interrupted: no evidence was written, for it would not be whole")
-    return record(digest(), verdicts)
+    return record(current(), verdicts)
 
 
 @app.command()

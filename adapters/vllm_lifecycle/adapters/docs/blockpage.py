@@ -42,9 +42,17 @@ def page(view: View, evidence: Evidence) -> list[str]:
         for (x, y), way in _edges(view, evidence)
         if way is not None
     ]
-    for part in mermaid.split([mermaid.Part("", tuple(arrows))]):
-        lines += [f"## {part.title.strip()}", ""] if part.title else []
-        lines += md.fence("mermaid", mermaid.states(arrows=part.arrows, initial=BlockState.FREE.name))
+    pool = {BlockState.FREE.name, BlockState.EVICTABLE.name}
+    parts = (
+        mermaid.Part(
+            "Into use, and from one use to another", tuple(a for a in arrows if a.target not in pool)
+        ),
+        mermaid.Part("Back to the pool, and within it", tuple(a for a in arrows if a.target in pool)),
+    )
+    for part in mermaid.split(parts):
+        lines += [f"## {part.title}", ""]
+        lines += md.fence("mermaid", mermaid.states(part.arrows, BlockState.FREE.name))
+    lines += ["## States", ""]
     lines += md.table(("state", "meaning"), ([md.code(s.name), meanings()[s.name]] for s in BlockState))
     lines += ["## Who may hold a block, who takes it, and who lets go", ""]
     lines += _matrix(view, evidence)
@@ -69,7 +77,7 @@ def _ways(view: View, evidence: Evidence) -> Iterator[Sequence[str]]:
     for (x, y), way in _edges(view, evidence):
         if way is None:
             continue
-        links = ", ".join(md.link(a, "actions.md") for a in way)
+        links = ", ".join(view.link(a) for a in way)
         yield md.code(x.name), md.code(y.name), links or "not recorded: `docs build --evidence`"
 
 
@@ -85,7 +93,7 @@ def _matrix(view: View, evidence: Evidence) -> Iterator[str]:
     for holder in HOLDERS:
         deeds = evidence.holders[holder.name]
         cells = [
-            ", ".join(md.link(a, "actions.md") for a in deeds[deed] if a in view.actions) or "-"
+            ", ".join(view.link(a) for a in deeds[deed] if a in view.actions) or "-"
             for deed in ("takes", "lets go")
         ]
         rows.append([holder.name, SYSTEM.var(holder.variable).doc, *cells])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from vllm_lifecycle.adapters.docs import actions, blockpage, claims, coupling, lifecycles, releases
 from vllm_lifecycle.adapters.docs import markdown as md
-from vllm_lifecycle.adapters.docs.digest import digest
+from vllm_lifecycle.adapters.docs.digest import current
 from vllm_lifecycle.adapters.docs.evidence import EMPTY, NAME, Evidence, read
 from vllm_lifecycle.adapters.docs.view import View
 from vllm_lifecycle.spec.lang.sorts import DefinitionError
@@ -18,20 +19,22 @@ RELEASE = "release: "
 AGAIN = "vllm-lifecycle docs build"
 
 
-def pages(view: View, evidence: Evidence, current: str | None = None) -> dict[str, str]:
-    """File name -> text of every page; `current` is the digest of the specification, computed unless given."""
-    now = current or digest()
+def pages(view: View, evidence: Evidence, spec: str | None = None) -> dict[str, str]:
+    """File name -> text of every page; `spec` is the digest of the specification, computed unless given."""
+    now = spec or current()
     told = evidence if evidence.spec == now else EMPTY
+    view = replace(view, never=frozenset(told.never))
     found = dict(lifecycles.pages(view))
     found["block.md"] = blockpage.page(view, told)
     found["coupling.md"] = coupling.page(view, told)
     found["actions.md"] = actions.page(view)
     found["properties.md"] = claims.page(view, evidence, now)
-    found["releases.md"] = releases.page()
     found["index.md"] = _index(view, evidence, now)
     release = view.profile.release if view.profile else "all"
     mark = f"{MARK}; do not edit. {RELEASE}{release} -->"
-    return {name: "\n".join((mark, "", *lines)).rstrip() + "\n" for name, lines in sorted(found.items())}
+    texts = {name: view.words("\n".join(lines)) for name, lines in found.items()}
+    texts["releases.md"] = "\n".join(releases.page(view))  # it tells the names of all releases
+    return {name: f"{mark}\n\n{text.rstrip()}\n" for name, text in sorted(texts.items())}
 
 
 def _index(view: View, evidence: Evidence, now: str) -> list[str]:
@@ -75,7 +78,7 @@ def stale(folder: Path) -> list[str]:
 
     Raises Unreadable for broken evidence.
     """
-    evidence, now = read(folder), digest()
+    evidence, now = read(folder), current()
     found = []
     if evidence.spec != now:
         found.append(

@@ -95,7 +95,7 @@ def _property(view: View, prop: Property, evidence: Evidence | None) -> Iterator
     if prop.ids:
         yield f"- catalogue: {', '.join(prop.ids)}"
     if evidence is not None:
-        yield from _status(prop, evidence)
+        yield from _status(view, prop, evidence)
     for defect, mutants in view.defects.items():
         for mutant in mutants:
             if mutant.breaks == prop.name:
@@ -103,7 +103,7 @@ def _property(view: View, prop: Property, evidence: Evidence | None) -> Iterator
     yield ""
 
 
-def _status(prop: Property, evidence: Evidence) -> Iterator[str]:
+def _status(view: View, prop: Property, evidence: Evidence) -> Iterator[str]:
     proof, explored = evidence.proofs.get(prop.name), evidence.explored.get(prop.name)
     if proof is None:
         yield "- proof: not asked, for want of a rank; see the exploration"
@@ -124,7 +124,7 @@ def _status(prop: Property, evidence: Evidence) -> Iterator[str]:
             yield f"- why: {md.cell(answer.reason)}"
     case = evidence.examples.get(f"can_reach_the_case_of_{prop.name}")
     if case is not None:
-        ways = ", ".join(md.link(a, "actions.md") for a in case.actions)
+        ways = ", ".join(view.link(a) for a in case.actions)
         yield f"- its case occurs after: {ways}"
     for name, fate in evidence.kills(prop.name).items():
         doc = MUTANTS[name].doc if name in MUTANTS else ""

@@ -31,10 +31,10 @@ def page(view: View, evidence: Evidence) -> list[str]:
             label = tuple(shared) if len(shared) <= NAMED else (f"{len(shared)} actions",)
             arrows.append(mermaid.Arrow(one, other, label))
     for part in mermaid.split([mermaid.Part("", tuple(arrows))]):
-        lines += md.fence("mermaid", mermaid.flow([(n, n) for n in names], part.arrows))
+        lines += md.fence("mermaid", mermaid.flow(names, part.arrows))
     rows = [
         (
-            md.link(action, "actions.md"),
+            view.link(action),
             view.actions[action].by,
             *(cells.get(n, "") for n in names),
         )

@@ -8,12 +8,12 @@ witness. Rejected: reading the assignments only (an abort that may start a send 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from vllm_lifecycle.spec.check.verdict import Outcome, Verdict
+from vllm_lifecycle.adapters.docs.asking import Deed, Progress, answer, doers
+from vllm_lifecycle.spec.check.verdict import Verdict
 from vllm_lifecycle.spec.lang.build import Expr, Individual, State, variable
-from vllm_lifecycle.spec.lang.machine import Machine, Param, Property
-from vllm_lifecycle.spec.lifecycles.system import SYSTEM
+from vllm_lifecycle.spec.lang.machine import Param, Property
 from vllm_lifecycle.spec.lifecycles.vocabulary import Block, Kind, Request, Step, spec
 
 CLAIM = "who holds a block, who takes it and who lets go"
@@ -54,31 +54,15 @@ def _claims() -> Iterator[tuple[Holder, str, Property]]:
             yield holder, deed, Property(name, "step", params, held, kept, (), False, "")
 
 
-def verdict(progress: Callable[[str], None], machine: Machine = SYSTEM) -> Verdict:
-    """One verdict whose numbers hold the matrix, as holder -> deed -> actions; it holds when the solver answered everything."""
-    from vllm_lifecycle.spec.check.induction.prover import GOOD, Answer, Prover
-    from vllm_lifecycle.spec.check.induction.theory import Theory
-
-    claims = {c.name: (h, deed) for h, deed, c in _claims()}
-    whole = replace(machine, properties=(*machine.properties, *(c for _, _, c in _claims())), _index={})
-    theory = Theory(whole, ())
-    prover = Prover(theory, (0,))
-    asked = [o for o in theory.obligations if o.claim in claims and o.action is not None]
+def verdict(progress: Progress) -> Verdict:
+    """One verdict whose numbers hold the matrix, as holder -> deed -> actions."""
+    claims = {claim.name: (holder, deed, claim) for holder, deed, claim in _claims()}
     matrix: dict[str, dict[str, list[str]]] = {h.name: {"takes": [], "lets go": []} for h in HOLDERS}
-    open_: list[str] = []
-    for number, obligation in enumerate(asked, start=1):
-        progress(f"{number} of {len(asked)} obligations")
-        status = prover.discharge(obligation).status
-        if status is Answer.FAILED:
-            holder, deed = claims[obligation.claim]
-            matrix[holder.name][deed].append(str(obligation.action))
-        elif status not in GOOD:
-            open_.append(obligation.name)
-    return Verdict(
-        CLAIM,
-        Outcome.NOT_ESTABLISHED if open_ else Outcome.HOLDS,
-        "induction/z3",
-        "any number of requests, blocks and steps",
-        reason=f"no answer: {', '.join(open_)}" if open_ else "",
-        numbers={"obligations": len(asked), "matrix": matrix},
-    )
+    unanswered: list[str] = []
+    for name, action, can in doers([Deed(claim) for _, _, claim in claims.values()], progress):
+        holder, deed, _ = claims[name]
+        if can is None:
+            unanswered.append(f"{name} by {action}")
+        elif can:
+            matrix[holder.name][deed].append(action)
+    return answer(CLAIM, unanswered, matrix=matrix)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import cache
 from hashlib import sha256
 from typing import Any
 
@@ -27,11 +28,17 @@ SHOWN = 16
 """Hexadecimal digits of the digest that are kept."""
 
 
-def digest(machine: Machine = SYSTEM) -> str:
+@cache
+def current() -> str:
+    """The digest of the specification as it is."""
+    return digest(SYSTEM)
+
+
+def digest(machine: Machine) -> str:
     """The digest of a specification (with the mutants, scopes and ranks of the project)."""
     whole = (
         machine,
-        block.SUCCESSORS,
+        block.FOLLOWS_ITS_LIFECYCLE,
         block.EDGES,
         RANKINGS,
         tuple(MUTANTS.values()),

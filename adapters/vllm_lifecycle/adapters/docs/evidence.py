@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from vllm_lifecycle.adapters.docs import blocks, custody
+from vllm_lifecycle.adapters.docs import blocks, custody, moves
 from vllm_lifecycle.spec import scopes
 from vllm_lifecycle.spec.check import coverage, mutation
 from vllm_lifecycle.spec.check.verdict import Outcome, Verdict
@@ -72,7 +72,7 @@ class Example(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """Everything recorded, by name of the claim, scope, mutant, witness or holder."""
+    """Everything recorded, by name of the claim, scope, mutant, witness or holder; `never`: transitions never taken."""
 
     generated_by: str = BY
     spec: str = ""
@@ -82,6 +82,7 @@ class Evidence(msgspec.Struct, frozen=True):
     mutants: dict[str, Refutation] = msgspec.field(default_factory=dict)
     examples: dict[str, Example] = msgspec.field(default_factory=dict)
     holders: dict[str, dict[str, list[str]]] = msgspec.field(default_factory=dict)
+    never: list[moves.Row] = msgspec.field(default_factory=list)
 
     def kills(self, claim: str) -> dict[str, Refutation]:
         """The mutants that fall by a property."""
@@ -101,13 +102,18 @@ def record(spec: str, verdicts: Iterable[Verdict]) -> Evidence:
         numbers = verdict.numbers
         if verdict.claim == custody.CLAIM:
             found.holders.update(numbers["matrix"])
+        elif verdict.claim == moves.CLAIM:
+            found.never.extend(numbers["never"])
         elif verdict.engine.startswith(INDUCTION):
             found.proofs[verdict.claim] = _answer(verdict)
         elif verdict.engine == coverage.ENGINE:
             found.explored[verdict.claim] = _answer(verdict)
         elif verdict.engine == mutation.ENGINE:
             found.mutants[numbers["mutant"]] = Refutation(
-                verdict.outcome.value, numbers["property"], verdict.scope, numbers.get("length", 0)
+                verdict.outcome.value,
+                numbers["property"],
+                verdict.scope,
+                numbers.get("length", len(verdict.trace)),
             )
         elif numbers.keys() >= {"states", "transitions", "depth", "complete"}:
             scope = names.get(verdict.scope, verdict.scope)
@@ -148,7 +154,7 @@ def _keep_example(examples: dict[str, Example], verdict: Verdict, scope: str) ->
 
 def dump(evidence: Evidence) -> str:
     """The file's text."""
-    return msgspec.json.format(msgspec.json.encode(evidence, order="deterministic"), indent=1).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(evidence), indent=1).decode() + "\n"
 
 
 def read(folder: Path) -> Evidence:

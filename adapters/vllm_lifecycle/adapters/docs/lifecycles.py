@@ -48,19 +48,24 @@ def _lifecycle(view: View, lifecycle: Lifecycle, *, alone: bool) -> list[str]:
 
 
 def parts(view: View, lifecycle: Lifecycle) -> list[Part]:
-    """The diagrams of a lifecycle: one, or where that is too large, life and its ends apart."""
+    """The diagrams of a lifecycle: one, or where that is too large, life apart from each way to end."""
     arrows = list(view.arrows(lifecycle))
     if len(arrows) <= mermaid.MOST:
         return [Part("", tuple(arrows))]
-    ends = {view.name(s) for s in OVER}
-    gone = {view.name(s) for s in GONE}
-    groups = (
-        Part("While it lives", tuple(a for a in arrows if a.source not in ends and a.target not in ends)),
-        Part("How it ends", tuple(a for a in arrows if a.target in ends and a.source not in gone)),
+    over, gone = ({view.name(s) for s in group} for group in (OVER, GONE))
+    groups = [Part("While it lives", tuple(a for a in arrows if not {a.source, a.target} & over))]
+    ways: dict[frozenset[str], list[mermaid.Arrow]] = {}
+    for end in over:
+        entering = [a for a in arrows if a.target == end and a.source not in gone]
+        ways.setdefault(frozenset(label for a in entering for label in a.labels), []).extend(entering)
+    for entering in sorted(ways.values(), key=lambda way: [arrows.index(a) for a in way]):
+        ends = ", ".join(dict.fromkeys(a.target for a in sorted(entering, key=arrows.index)))
+        groups.append(Part(f"How it ends: {ends}", tuple(sorted(entering, key=arrows.index))))
+    groups.append(
         Part(
-            "Without a life, and after it",
-            tuple(a for a in arrows if a.source in ends or (a.source in gone and a.target in ends)),
-        ),
+            "After the end, and without a life",
+            tuple(a for a in arrows if a.source in gone and {a.source, a.target} & over),
+        )
     )
     return list(mermaid.split(groups))
 
@@ -80,7 +85,7 @@ def _rows(view: View, lifecycle: Lifecycle) -> Iterator[Sequence[str]]:
             yield (
                 md.codes(map(view.name, sources)),
                 md.codes(map(view.name, targets)),
-                md.link(action.name, "actions.md"),
+                view.link(action.name),
                 action.by,
                 when(action),
                 md.cell(effect(action)),

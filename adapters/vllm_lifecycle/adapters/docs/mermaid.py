@@ -58,8 +58,13 @@ def _pieces(arrows: Sequence[Arrow], most: int) -> Iterator[tuple[Arrow, ...]]:
 
 
 def states(arrows: Sequence[Arrow], initial: str = "") -> list[str]:
-    """The lines of a state diagram; `initial` gets the start mark when it is in the picture."""
+    """The lines of a state diagram; `initial` gets the start mark when it is in the picture.
+
+    Where no state is both left and entered the picture goes sideways, or it would be as wide as it has states.
+    """
     lines = ["stateDiagram-v2"]
+    if not {a.source for a in arrows} & {a.target for a in arrows}:
+        lines.append("    direction LR")
     if any(initial in (a.source, a.target) for a in arrows):
         lines.append(f"    [*] --> {initial}")
     for arrow in arrows:
@@ -68,11 +73,12 @@ def states(arrows: Sequence[Arrow], initial: str = "") -> list[str]:
     return lines
 
 
-def flow(nodes: Iterable[tuple[str, str]], arrows: Sequence[Arrow]) -> list[str]:
-    """The lines of a flow chart; `nodes` are (id, text)."""
+def flow(nodes: Iterable[str], arrows: Sequence[Arrow]) -> list[str]:
+    """The lines of a flow chart without directions; a node's id is numbered, for some words (call) are Mermaid's own."""
+    ids = {name: f"n{number}" for number, name in enumerate(nodes)}
     lines = ["flowchart LR"]
-    lines += [f'    {name}["{text}"]' for name, text in nodes]
+    lines += [f'    {identifier}["{name}"]' for name, identifier in ids.items()]
     for arrow in arrows:
         label = f'|"{"<br/>".join(arrow.labels)}"|' if arrow.labels else ""
-        lines.append(f"    {arrow.source} ---{label} {arrow.target}")
+        lines.append(f"    {ids[arrow.source]} ---{label} {ids[arrow.target]}")
     return lines

@@ -11,8 +11,8 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import Status
 from vllm_lifecycle.spec.profiles import PROFILES, profile
 
 
-def page() -> list[str]:
-    """The page that compares all releases."""
+def page(view: View) -> list[str]:
+    """The page that compares all releases, as part of the pages of one view."""
     views = [View(p) for p in PROFILES.values()]
     names = [v.profile.release for v in views if v.profile]
     lines = ["# Releases", "", "What each release has of the lifecycles, and what it calls them.", ""]
@@ -27,7 +27,7 @@ def page() -> list[str]:
     lines += md.table(
         ("feature", *names, "its actions"),
         (
-            [f, *("yes" if f in v.machine.features else "-" for v in views), _actions_of(f)]
+            [f, *("yes" if f in v.machine.features else "-" for v in views), _actions_of(view, f)]
             for f in SYSTEM.features
         ),
     )
@@ -41,8 +41,8 @@ def page() -> list[str]:
     return lines
 
 
-def _actions_of(feature: str) -> str:
-    return ", ".join(md.link(a.name, "actions.md") for a in SYSTEM.actions if a.feature == feature)
+def _actions_of(view: View, feature: str) -> str:
+    return ", ".join(view.link(a.name) for a in SYSTEM.actions if a.feature == feature)
 
 
 def _breaks(defect: str, views: Iterable[View]) -> str:

@@ -6,12 +6,15 @@ release has as a status (an id nobody uses, a finished request whose blocks are 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+from vllm_lifecycle.adapters.docs import markdown as md
 from vllm_lifecycle.adapters.docs.mermaid import Arrow
+from vllm_lifecycle.adapters.docs.moves import Row
 from vllm_lifecycle.spec.lang.edges import Edge
 from vllm_lifecycle.spec.lang.machine import Action, Machine
 from vllm_lifecycle.spec.lifecycles.system import SYSTEM
@@ -40,6 +43,8 @@ class View:
     """The specification, or with a profile what a release has of it."""
 
     profile: Profile | None = None
+    never: frozenset[Row] = frozenset()
+    """Rows of the tables that were proved never to be taken."""
 
     @property
     def title(self) -> str:
@@ -73,6 +78,15 @@ class View:
             return self.profile.status_name(state) or state.name
         return state.name
 
+    def words(self, text: str) -> str:
+        """A text about the specification in the release's words: its names of states, and no others in a set of states."""
+        for status in Status if self.profile else ():
+            if not self.has(status):
+                text = re.sub(rf"(?<=[{{ ]){status.name}, |, {status.name}(?=[,}}])", "", text)
+            elif self.name(status) != status.name:
+                text = re.sub(rf"\b{status.name}\b", self.name(status), text)
+        return text
+
     @cached_property
     def lifecycles(self) -> dict[str, Lifecycle]:
         """Its lifecycles by name; states that cannot be reached with its features are left out."""
@@ -80,7 +94,12 @@ class View:
 
     def _lifecycle(self, table: Table) -> Lifecycle:
         rows = [
-            r for r in table.rows if r.action in self.actions and self.has(r.source) and self.has(r.target)
+            r
+            for r in table.rows
+            if r.action in self.actions
+            and self.has(r.source)
+            and self.has(r.target)
+            and (table.name, r.source.name, r.target.name, r.action) not in self.never
         ]
         reached = {table.initial}
         while more := {r.target for r in rows if r.source in reached} - reached:
@@ -100,6 +119,10 @@ class View:
                 labels = tuple(r.action for r in lifecycle.rows if r.source is source and r.target is target)
                 if labels:
                     yield Arrow(self.name(source), self.name(target), labels)
+
+    def link(self, action: str) -> str:
+        """A link to an action on its page, or its name where the release does not have it."""
+        return md.link(action, "actions.md") if action in self.actions else md.code(action)
 
     def moves(self, action: str) -> Iterator[tuple[Lifecycle, Edge]]:
         """What an action does to the objects of all lifecycles."""
