@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from tests.differential.grammar import Manager
 from tests.differential.settings import Add, Setup
@@ -220,9 +221,8 @@ class Factory:
         if add.adapter:
             made["lora_request"] = self._adapter(add.adapter)
         if add.images:
-            made["mm_features"] = images(
-                add.images, str(add.picture), self.setup.encoder == "encoder-decoder"
-            )
+            names = [f"image-{add.picture}-{i}" for i in range(add.images)]
+            made["mm_features"] = images(names, self.setup.encoder == "encoder-decoder")
         return made
 
     def _sampling(self, add: Add) -> Any:
@@ -291,9 +291,9 @@ class Factory:
 
 def prompt(add: Add) -> list[int]:
     """The prompt: the family's common start, then tokens that no other request has."""
-    mine = sum((i + 1) * ord(c) for i, c in enumerate(add.rid))
+    mine = crc32(add.rid.encode())
     return [1000 + add.family * 50 + i % 50 for i in range(add.shared)] + [
-        2000 + (mine * 131 + i * 7) % 20000 for i in range(add.own)
+        2000 + (mine + i * 7) % 20000 for i in range(add.own)
     ]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler as OwnAsync
 from vllm.v1.core.sched.scheduler import Scheduler as Own
+from vllm.v1.request import RequestStatus
 
 from vllm_lifecycle.adapters.vllm.verified.encoder import Cache, CrossCache
 
@@ -40,32 +40,147 @@ class HeldKeepAwake(Own):  # type: ignore[misc]
     """VLLM-43433: the engine stays awake while blocks of a finished request are held for a transfer."""
 
     def has_finished_requests(self) -> bool:
-        return super().has_finished_requests() or len(self.requests) > sum(self.get_request_counts())
+        return bool(super().has_finished_requests()) or len(self.requests) > sum(self.get_request_counts())
 
 
 class EncoderBudgetKept(Own):  # type: ignore[misc]
     """VLLM-55733: an input of an encoder-decoder model gives its share back once."""
 
+    encoder_cache_manager: Any
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        size = self.encoder_cache_manager.cache_size
+        size: int = self.encoder_cache_manager.cache_size
         kind = CrossCache if self.is_encoder_decoder else Cache
         self.encoder_cache_manager = kind(cache_size=size)
+
+
+class LoadsHoldBlocks(Own):  # type: ignore[misc]
+    """VLLM-46240: who ends during a load keeps the blocks until the load, and a send if there is one, are done."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.receiving: set[str] = set()
+        self.sending: set[str] = set()
+        self.over: list[Any] | None = None
+
+    def _free_request(self, request: Any, delay_free_blocks: bool = False) -> Any:
+        if delay_free_blocks:
+            self.receiving.add(request.request_id)
+        return super()._free_request(request, delay_free_blocks)
+
+    def _connector_finished(self, request: Any) -> Any:
+        delay, params = super()._connector_finished(request)
+        if delay:
+            self.sending.add(request.request_id)
+        return delay, params
+
+    def _free_blocks(self, request: Any) -> None:
+        if self.over is None:
+            super()._free_blocks(request)
+        elif request not in self.over:
+            self.over.append(request)
+
+    def _update_from_kv_xfer_finished(self, kv_connector_output: Any) -> None:
+        self.over = []
+        super()._update_from_kv_xfer_finished(kv_connector_output)
+        over, self.over = self.over, None
+        self.receiving -= kv_connector_output.finished_recving or set()
+        self.sending -= kv_connector_output.finished_sending or set()
+        for request in over:
+            if request.request_id not in self.receiving | self.sending:
+                self._free_blocks(request)
+
+
+class LoadsHaveRoom(Own):  # type: ignore[misc]
+    """VLLM-29877, VLLM-45388: a load has a slot, and what it needs to run afterwards is promised to it."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.allocate_any = self.kv_cache_manager.allocate_slots
+        self.kv_cache_manager.allocate_slots = self.allocate_slots
+
+    def loads(self) -> list[Any]:
+        waits = (RequestStatus.WAITING, RequestStatus.PREEMPTED)
+        return [
+            request
+            for request in self.requests.values()
+            if request.status == RequestStatus.WAITING_FOR_REMOTE_KVS
+            or (request.num_computed_tokens and request.status in waits)
+        ]
+
+    @property
+    def max_num_active_reqs(self) -> int:
+        """One that does not stop a pass, or, without a slot for the head of the queue, one that does."""
+        running, loads = len(self.running), self.loads()
+        queue = self.kv_holding_waiting or self.waiting
+        full = running + len(loads) >= self.slots
+        return running if full and queue and queue.peek_request() not in loads else running + 1
+
+    @max_num_active_reqs.setter
+    def max_num_active_reqs(self, slots: int) -> None:
+        self.slots = slots
+
+    def needs(self, request: Any, tokens: int, hit: Any = None) -> int:
+        manager = self.kv_cache_manager
+        found = hit if hit is not None else manager.empty_kv_cache_blocks
+        tokens = min(tokens, self.max_model_len)
+        blocks: int = manager.coordinator.get_num_blocks_to_allocate(
+            request_id=request.request_id,
+            num_tokens=tokens,
+            new_computed_blocks=found.blocks,
+            num_encoder_tokens=0,
+            total_computed_tokens=request.num_computed_tokens,
+            num_local_computed_tokens=request.num_computed_tokens,
+            num_tokens_main_model=tokens,
+        )
+        return blocks
+
+    def allocate_slots(
+        self,
+        request: Any,
+        num_new_tokens: int,
+        num_new_computed_tokens: int = 0,
+        new_computed_blocks: Any = None,
+        num_external_computed_tokens: int = 0,
+        delay_cache_blocks: bool = False,
+        reserved_blocks: int = 0,
+        **more: Any,
+    ) -> Any:
+        loads = [] if request.status == RequestStatus.RUNNING else self.loads()
+        if loads or delay_cache_blocks:
+            later = 1 + self.num_lookahead_tokens
+            keep = sum(self.needs(load, load.num_tokens + later) for load in loads if load is not request)
+            if delay_cache_blocks:
+                start = num_new_computed_tokens + num_external_computed_tokens
+                whole = self.needs(request, request.num_tokens + later, new_computed_blocks)
+                keep += whole - self.needs(request, start, new_computed_blocks)
+            reserved_blocks = max(reserved_blocks, keep)
+        return self.allocate_any(
+            request,
+            num_new_tokens,
+            num_new_computed_tokens=num_new_computed_tokens,
+            new_computed_blocks=new_computed_blocks,
+            num_external_computed_tokens=num_external_computed_tokens,
+            delay_cache_blocks=delay_cache_blocks,
+            reserved_blocks=reserved_blocks,
+            **more,
+        )
 
 
 class ErrorsInOrder(Own):  # type: ignore[misc]
     """Requests that end with an error are told in order of arrival, not in the order of a set."""
 
     def finish_requests(self, request_ids: Any, finished_status: Any) -> Any:
-        if isinstance(request_ids, set):
-            request_ids = [rid for rid in self.requests if rid in request_ids]
-            return [
-                request for rid in request_ids for request in super().finish_requests(rid, finished_status)
-            ]
-        return super().finish_requests(request_ids, finished_status)
+        if not isinstance(request_ids, set):
+            return super().finish_requests(request_ids, finished_status)
+        ended = []
+        for rid in [rid for rid in self.requests if rid in request_ids]:
+            ended += super().finish_requests(rid, finished_status)
+        return ended
 
 
-MENDS: Iterable[type[Any]] = (StepsHoldBlocks, HeldKeepAwake, EncoderBudgetKept, ErrorsInOrder)
+MENDS = (LoadsHoldBlocks, LoadsHaveRoom, StepsHoldBlocks, HeldKeepAwake, EncoderBudgetKept, ErrorsInOrder)
 
 
 class Scheduler(*MENDS):  # type: ignore[misc]

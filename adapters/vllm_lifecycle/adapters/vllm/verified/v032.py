@@ -1,20 +1,16 @@
 """The verified scheduler on vLLM 0.32.0: its constructor, what it reads of the configuration, and the calls that release added.
 
-Rule: what vLLM 0.32.0 can be asked for and this scheduler does not do is in limits032.py, refused in one line. Cited functions are
-those of v1/core/sched/scheduler.py.
+Rule: what vLLM 0.32.0 can be asked for and this scheduler does not do is in limits032.py, refused in one line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from vllm.distributed.kv_transfer.kv_connector.factory import KVConnectorFactory
-from vllm.distributed.kv_transfer.kv_connector.v1 import KVConnectorBase_V1
 from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.multimodal.encoder_budget import MultiModalBudget
-from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import GrammarOutput, KVConnectorBlockState
 from vllm.v1.engine import EngineCoreOutputs
@@ -29,11 +25,13 @@ from vllm.v1.metrics.stats import (
 )
 from vllm.v1.structured_output.utils import strip_speculative_padding
 
+from vllm_lifecycle.adapters.vllm.verified import v032_parts as parts
 from vllm_lifecycle.adapters.vllm.verified.base import Verified
 from vllm_lifecycle.adapters.vllm.verified.breaches import logger
 from vllm_lifecycle.adapters.vllm.verified.limits import Limit, check
 from vllm_lifecycle.adapters.vllm.verified.limits032 import CACHE, CONFIG, REQUEST
 from vllm_lifecycle.adapters.vllm.verified.loads import Loads
+from vllm_lifecycle.adapters.vllm.verified.lockstep import awaits_before
 from vllm_lifecycle.adapters.vllm.verified.update import Answers
 from vllm_lifecycle.adapters.vllm.verified.v032_encoder import Encoders032
 from vllm_lifecycle.adapters.vllm.verified.v032_events import CacheEvents032, CacheWatch032
@@ -55,21 +53,12 @@ PAUSES = {PauseState.UNPAUSED: RUNS, PauseState.PAUSED_NEW: HOLDS_NEW, PauseStat
 """How much of the pass each of vLLM's pause states leaves."""
 
 
-def _wants_pool(cls: type[Any]) -> bool:
-    """Connectors of this class work on vLLM's own block objects."""
-    base = KVConnectorBase_V1
-    return (
-        cls.bind_kv_cache_manager is not base.bind_kv_cache_manager
-        or cls.bind_gpu_block_pool is not base.bind_gpu_block_pool
-    )
-
-
 class VerifiedScheduler(Verified):
     """Runs inside vLLM 0.32.0 in place of its `Scheduler` and its `AsyncScheduler`, as the configuration says."""
 
     RELEASE = "0.32.0"
     RANK = "data_parallel_index"
-    LIMITS = CONFIG
+    LIMITS: ClassVar[tuple[Limit, ...]] = CONFIG
     APART = True
     STATS = Stats032
     WORLD = Surroundings032
@@ -81,6 +70,7 @@ class VerifiedScheduler(Verified):
 
     _world: Surroundings032
     _stats: Stats032
+    _answers: Answers032
 
     def __init__(
         self,
@@ -131,32 +121,12 @@ class VerifiedScheduler(Verified):
             super().own_store()
             and self.hash_block_size == self.block_size
             and not self.kv_cache_config.needs_kv_cache_zeroing
-            and (transfer is None or not _wants_pool(KVConnectorFactory.get_connector_class(transfer)))
+            and (transfer is None or not parts.wants_pool(transfer))
         )
 
     def make_hybrid(self, watch: Any) -> Any:
-        """vLLM's own manager as the store, for models and connectors that ours does not serve."""
-        return HybridStore032(self._make_manager(), self.max_model_len, watch)
-
-    def _make_manager(self) -> Any:
-        cache, scheduler = self.cache_config, self.scheduler_config
-        return KVCacheManager(
-            kv_cache_config=self.kv_cache_config,
-            max_model_len=self.max_model_len,
-            max_in_flight_tokens=self.vllm_config.max_in_flight_tokens,
-            enable_caching=cache.enable_prefix_caching,
-            use_eagle=self.use_eagle,
-            num_prefill_lookahead=self.num_prefill_lookahead,
-            log_stats=self.log_stats,
-            enable_kv_cache_events=self.enable_kv_cache_events,
-            dcp_world_size=self.dcp_world_size,
-            pcp_world_size=1,
-            scheduler_block_size=self.block_size,
-            hash_block_size=self.hash_block_size,
-            metrics_collector=self.kv_metrics_collector,
-            watermark=scheduler.watermark,
-            enable_mamba_shared_prefix_checkpoint=cache.enable_mamba_shared_prefix_checkpoint,
-        )
+        """The store for models and connectors that our own does not serve: vLLM's manager."""
+        return HybridStore032(parts.manager(self), self.max_model_len, watch)
 
     def _assemble(self, registry: Any) -> None:
         super()._assemble(registry)
@@ -170,20 +140,7 @@ class VerifiedScheduler(Verified):
             counts_inputs=self.log_stats and observed.enable_logging_iteration_details,
         )
         self.kv_holding_waiting = Waiting(lambda: self._kernel.holding)
-        manager = self.kv_cache_manager
-        if isinstance(store, HybridStore032):
-            world.keyed = lambda seq: int(manager.estimate_cached_tokens(seq.payload))
-            world.cut = lambda seq: manager.get_block_ids_for_computed_tokens(seq.id, seq.computed)
-        else:
-            size = store.block_size
-            world.keyed = lambda seq: seq.cached_blocks * size
-            world.cut = lambda seq: (store.table(seq)[0][: -(-seq.computed // size)],)
-        world.slide = store.slide
-        if world.encoder_connector is not None:
-            world.encoders.has_item = world.encoder_connector.has_cache_item
-            world.encoders.freed = world.encoder_connector.update_state_after_free
-        if world.connector is not None:
-            world.connector.bind_kv_cache_manager(manager)
+        parts.connect(world, store, self.kv_cache_manager, self.kv_cache_config)
         self.perf_metrics = ModelMetrics(config) if self.log_stats and observed.enable_mfu_metrics else None
         self._perf: Any = None
 
@@ -193,36 +150,15 @@ class VerifiedScheduler(Verified):
         budget = MultiModalBudget(self.vllm_config, registry)
         return budget.encoder_compute_budget, budget.encoder_cache_size
 
+    def _ends(self, request: Any) -> tuple[Any, Sequence[int]]:
+        params = request.sampling_params
+        return params.eos_token_id, params.stop_token_ids or ()
+
     def _rules(self) -> Rules:
         return replace(V0_32_0, asynchronous=self.asynchronous)
 
     def _limits(self) -> Limits:
-        config, speculative = self.scheduler_config, self.vllm_config.speculative_config
-        extra = speculative.max_num_new_slots_for_drafting if speculative is not None else 0
-        tokens, inputs = self.max_num_scheduled_tokens, config.max_num_batched_tokens
-        connector = self._world.connector
-        drafted = 1 + self.num_spec_tokens + self.num_lookahead_tokens if self.num_spec_tokens else 0
-        groups = self.kv_cache_config.kv_cache_groups
-        return Limits(
-            tokens=tokens,
-            model_len=self.max_model_len,
-            inputs=inputs,
-            extra=extra,
-            sampled=self.num_sampled_tokens_per_step,
-            threshold=config.long_prefill_token_threshold,
-            adaptive=config.long_prefill_token_threshold_adaptive,
-            chunked=config.enable_chunked_prefill,
-            lookahead=self.num_lookahead_tokens,
-            drafts=self.num_spec_tokens,
-            encoder=self.max_num_encoder_input_tokens,
-            shift=self.num_prefill_lookahead,
-            loras=self.lora_config.max_loras if self.lora_config else 0,
-            cross=config.max_num_encoder_input_tokens if self.is_encoder_decoder else 0,
-            watermark=int(config.watermark * self.kv_cache_config.num_blocks),
-            headroom=sum(-(-drafted // group.kv_cache_spec.block_size) for group in groups),
-            whole_fits=config.scheduler_reserve_full_isl,
-            drops_output=connector is not None and bool(connector.requires_kv_delivery),
-        )
+        return parts.limits(self)
 
     def _make_answers(self) -> Answers:
         transfer = self.vllm_config.kv_transfer_config
@@ -248,7 +184,7 @@ class VerifiedScheduler(Verified):
     def add_request(self, request: Any) -> None:
         asked = next((limit for limit in REQUEST if limit.asked(request)), None)
         super().add_request(request)
-        seq = getattr(request, "_seq", None)
+        seq: Seq | None = getattr(request, "_seq", None)
         if seq is None or self._kernel.seqs.get(seq.id) is not seq:
             return
         if asked is not None:
@@ -315,7 +251,9 @@ class VerifiedScheduler(Verified):
         seqs = self._kernel.seqs
         rows = (seqs[rid] for rid in self._structured if rid in plan.tokens)
         return any(
-            seq.placeholders > 0 and seq.computed >= len(seq.tokens) + seq.placeholders for seq in rows
+            awaits_before(seq)
+            and (seq.lockstep is not None or seq.computed >= len(seq.tokens) + seq.placeholders)
+            for seq in rows
         )
 
     def get_grammar_bitmask(self, scheduler_output: Any) -> GrammarOutput | None:

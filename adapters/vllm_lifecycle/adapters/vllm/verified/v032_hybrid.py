@@ -1,4 +1,4 @@
-"""vLLM 0.32.0's `KVCacheManager` as the block store: its look-up tells more, and loaded tokens are asked for apart from new ones."""
+"""vLLM 0.32.0's `KVCacheManager` as the block store: its look-up tells more, and loaded tokens are asked for by themselves."""
 
 from __future__ import annotations
 
@@ -84,4 +84,5 @@ class HybridStore032(HybridStore):
 
     def take_new(self) -> list[int] | None:
         """Blocks handed out since the last step, which the workers are to clear."""
-        return self.manager.take_new_block_ids() or None
+        taken: list[int] = self.manager.take_new_block_ids()
+        return taken or None

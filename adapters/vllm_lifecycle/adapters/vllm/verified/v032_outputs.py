@@ -15,6 +15,7 @@ from vllm.v1.core.sched.output import (
     SchedulerOutput,
 )
 
+from vllm_lifecycle.adapters.vllm.verified.lockstep import new_blocks, untold
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.scheduling.plan import Blocks, Plan
 
@@ -76,15 +77,26 @@ class Outputs:
         known: dict[str, list[int]] = {}
         if not self._second:
             known = {seq.id: seq.tokens.copy() for seq in seqs if seq.id not in before}
-        blocks = [fresh[seq.id] if any(fresh[seq.id]) else None for seq in plan.running]
+        blocks: list[Blocks | None] = [fresh[seq.id] if any(fresh[seq.id]) else None for seq in plan.running]
+        ids = [seq.id for seq in seqs]
+        blocks += [_copy(fresh[seq.id]) for seq in resumed]
+        computed = [seq.computed for seq in seqs]
+        shown = [len(seq.outputs) + seq.placeholders for seq in seqs]
+        served = plan.lockstep
+        if served is not None:
+            ids = served.lanes.ids + ids
+            blocks = new_blocks(served) + blocks
+            computed, shown = served.computed + computed, served.shown + shown
+            if not self._second:
+                known = untold(served, before) | known
         return CachedRequestData(
-            req_ids=[seq.id for seq in seqs],
+            req_ids=ids,
             resumed_req_ids={seq.id for seq in resumed},
             new_token_ids=[self._sampled(seq, plan) for seq in seqs] if self._tells else [],
             all_token_ids=known,
-            new_block_ids=[*blocks, *(_copy(fresh[seq.id]) for seq in resumed)],
-            num_computed_tokens=[seq.computed for seq in seqs],
-            num_output_tokens=[len(seq.outputs) + seq.placeholders for seq in seqs],
+            new_block_ids=blocks,
+            num_computed_tokens=computed,
+            num_output_tokens=shown,
         )
 
     def _sampled(self, seq: Seq, plan: Plan) -> list[int]:

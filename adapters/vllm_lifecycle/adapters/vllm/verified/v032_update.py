@@ -7,6 +7,7 @@ v1/core/sched/utils.py.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import repeat
 from types import MappingProxyType
 from typing import Any
 
@@ -14,16 +15,18 @@ from vllm.v1.core.sched.utils import check_sequence_repetition
 from vllm.v1.engine import EngineCoreOutput
 from vllm.v1.request import RequestStatus
 
+from vllm_lifecycle.adapters.vllm.verified.lockstep import HEADERS
 from vllm_lifecycle.adapters.vllm.verified.update import Answers
 from vllm_lifecycle.adapters.vllm.verified.v032_stats import Stats032
 from vllm_lifecycle.adapters.vllm.verified.v032_world import Surroundings032
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
+from vllm_lifecycle.statemachine.kernel.lanes import Lanes
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.steps import Row, Step
 
 
 def ends_first(seq: Seq, model_len: int) -> Status | None:
-    """vLLM 0.32.0: end tokens and lengths end a request at any length, repetition only from the least length on."""
+    """As vLLM 0.32.0: end tokens and lengths end a request at any length, repetition only from the least length on."""
     request = seq.payload
     params = request.sampling_params
     token = seq.outputs[-1]
@@ -95,16 +98,19 @@ class Answers032(Answers):
                 num_draft_tokens=row.drafts - invalid, num_accepted=accepted, detailed=self.detailed
             )
 
-    def _credit(self, row: Row, current: bool, tokens: list[int]) -> tuple[list[int], Status | None]:
-        tokens, reason = super()._credit(row, current, tokens)
-        request = row.seq.payload
-        if tokens and request.structured_output_request is not None:
-            try:
-                if not self.manager.accept_tokens(request, tokens):
-                    reason = Status.FINISHED_ERROR
-            except Exception as error:
-                self.world.doom(row.seq, "accept_tokens", None, error)
-        return tokens, reason
+    def judged(self, seq: Seq, tokens: list[int], reason: Status | None) -> Status | None:
+        try:
+            if not self.manager.accept_tokens(seq.payload, tokens):
+                return Status.FINISHED_ERROR
+        except Exception as error:
+            self.world.doom(seq, "accept_tokens", None, error)
+        return reason
+
+    def usual(self, lanes: Lanes, tokens: list[list[int]]) -> list[Any]:
+        headers = lanes.constants[HEADERS]
+        if not any(headers):
+            return list(map(EngineCoreOutput, lanes.ids, tokens))
+        return list(map(EngineCoreOutput, lanes.ids, tokens, *[repeat(None)] * 8, headers))
 
     def _advance(self, seq: Seq, tokens: list[int]) -> None:
         """The grammar was asked when the tokens were credited."""

@@ -19,13 +19,13 @@ class Surroundings032(Surroundings):
     """The pass's `World` on vLLM 0.32.0.
 
     keyed    how many tokens of a request are in the prefix cache by its table
-    cut      its table as far as its tokens are computed; slide: blocks that its windows have left are let go of
+    cut      its table as far as so many tokens go; slide: blocks that its windows have left are let go of
     to_load  requests that the connector will load for, once they find room (for the statistics)
     """
 
     _stats: Stats032
     keyed: Callable[[Seq], int]
-    cut: Callable[[Seq], tuple[list[int], ...]]
+    cut: Callable[[Seq, int], tuple[list[int], ...]]
     slide: Callable[[Seq], None]
 
     def __init__(self, *args: Any) -> None:
@@ -63,7 +63,9 @@ class Surroundings032(Surroundings):
 
     def last_table(self, seq: Seq) -> tuple[list[int], ...]:
         self.slide(seq)
-        return tuple(list(group) for group in self.cut(seq))
+        load = seq.receive
+        whole = seq.computed if load is None or load.valid is None else load.valid
+        return tuple(list(group) for group in self.cut(seq, whole))
 
     def match(self, seq: Seq, local: int) -> tuple[int | None, bool]:
         """A request that must not read caches asks all the same, for the connector's own books; the answer does not count."""
