@@ -12,7 +12,9 @@ from typing import Any
 from tests.differential.plain import plain
 from tests.differential.settings import Add
 from vllm.distributed.ec_transfer.ec_connector.base import ECConnectorBase, ECConnectorMetadata
+from vllm.distributed.kv_events import AllBlocksCleared
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata
+from vllm.distributed.kv_transfer.kv_connector.v1.metrics import KVConnectorStats
 
 from vllm_lifecycle.adapters.vllm.connector import ScriptedConnector
 
@@ -23,6 +25,23 @@ class Told(KVConnectorMetadata, ECConnectorMetadata):  # type: ignore[misc]
 
     calls: list[Any]
     scheduled: Any
+
+
+@dataclass
+class PairedStats(KVConnectorStats):  # type: ignore[misc]
+    """Numbers by name; two of them join by name."""
+
+    def aggregate(self, other: KVConnectorStats) -> KVConnectorStats:
+        return PairedStats(data={**self.data, **other.data})
+
+    def is_empty(self) -> bool:
+        return not self.data
+
+    def reduce(self) -> dict[str, int | float]:
+        return dict(self.data)
+
+    def reset(self) -> None:
+        self.data.clear()
 
 
 @dataclass
@@ -45,6 +64,8 @@ class Script:
     claims: dict[str, tuple[int, bool]] = field(default_factory=dict)
     started: list[Load] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
+    taken: int = 0
+    """How often the connector's events were asked for."""
 
     def matched(self, request: Any, local: int) -> tuple[int | None, bool]:
         rid = request.request_id
@@ -95,7 +116,13 @@ class PairedConnector(ScriptedConnector):
         self.script.told.append(("update_connector_output", plain(connector_output)))
 
     def take_events(self) -> Any:
-        return ()
+        assert self.script is not None
+        self.script.taken += 1
+        return [AllBlocksCleared()] if self.script.taken % 3 == 0 else ()
+
+    def get_kv_connector_stats(self) -> Any:
+        assert self.script is not None
+        return PairedStats(data={"taken": self.script.taken})
 
     def reset_cache(self) -> bool:
         assert self.script is not None

@@ -237,6 +237,17 @@ def statistics(rng: Random) -> Drawn:
     ), Mix(shared=0.6, own=(1, 12), match=0.3, between=0.0)
 
 
+def outputs(rng: Random) -> Drawn:
+    """Log probabilities of prompts and answers, NaN counts, graph and connector statistics, connector events."""
+    return Setup(
+        log_stats=True,
+        events=rng.random() < 0.5,
+        connector=rng.random() < 0.7,
+        drafts=rng.choice((0, 0, 2)),
+        blocks=rng.choice((20, 48)),
+    ), Mix(logprobs=0.6, match=0.3, hold=0.2, between=0.3)
+
+
 def hybrid(rng: Random) -> Drawn:
     """Two cache groups: full attention and a sliding window."""
     return Setup(window=rng.choice((1, 2, 4)), blocks=rng.choice((30, 60)), budget=rng.choice((8, 32))), Mix(
@@ -269,6 +280,7 @@ GROUPS: Mapping[str, Group] = {
         clients,
         second_runner,
         statistics,
+        outputs,
         hybrid,
     )
 }

@@ -7,13 +7,16 @@ everybody's outputs.  At the first difference the pair stops: two schedulers tha
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 from zlib import crc32
 
+import numpy as np
 from tests.differential.build import Factory, factory, token
-from tests.differential.connectors import Load, Script
+from tests.differential.connectors import Load, PairedStats, Script
 from tests.differential.grammar import Manager, ScriptedGrammar
 from tests.differential.plain import Difference, differences, plain
 from tests.differential.settings import (
@@ -29,6 +32,7 @@ from tests.differential.settings import (
     Setup,
     Step,
 )
+from tests.differential.witnesses import of_outputs, of_step
 
 QUEUES = ("running", "waiting", "kv_holding_waiting")
 
@@ -167,6 +171,8 @@ class Pair:
         """Why the run cannot go on although nothing differs: both raised."""
         self.fresh: tuple[Load, ...] = ()
         """Loads that the last call started for the next step to do itself."""
+        self.met: Counter[str] = Counter()
+        """What was reached, and how often."""
         self.facts: set[str] = set()
         """What has happened that rows of intended differences ask about."""
 
@@ -212,11 +218,13 @@ class Pair:
             case Grammar():
                 self._grammar(event)
             case Reset():
+                self.met["reset of what runs" if event.running else "reset"] += 1
                 self._both("reset_prefix_cache", *(2 * ((event.running, event.connector),)))
 
     def _both(self, name: str, first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
         """Call the method on both sides and compare; False when the run is over."""
         seen = [side.call(name, *args) for side, args in zip(self.sides, (first, second), strict=True)]
+        self.met["cache events"] += bool(seen[0].get("cache events"))
         self._compare(name, *seen)
         if "raised" in seen[0] and not self.divergence:
             self.ended = f"both raise {seen[0]['raised']} from {name}"
@@ -304,6 +312,8 @@ class Pair:
                 adds={rid: self.adds[rid] for rid in tokens},
             )
         )
+        self.met.update(of_step(output, self.adds))
+        self.met["several in flight"] += len(self.flights) > 1
         if any(add.grammar for add in self.adds.values()):
             self._both("get_grammar_bitmask", (outputs[0],), (outputs[1],))
 
@@ -320,8 +330,10 @@ class Pair:
             (output, self._reply(flight, {rid: t[:] for rid, t in sampled.items()}, report()))
             for output in flight.outputs
         ]
-        if self._both("update_from_output", args[0], args[1]) and self.setup.drafts:
-            self._propose(flight, event.accept)
+        if self._both("update_from_output", args[0], args[1]):
+            self.met.update(of_outputs(self.reference.result))
+            if self.setup.drafts:
+                self._propose(flight, event.accept)
 
     def _sampled(self, flight: Flight, rid: str, accept: int) -> list[int]:
         add = flight.adds[rid]
@@ -330,7 +342,10 @@ class Pair:
         request = self.reference.requests[rid]
         count = 1
         if rid in flight.drafts:
-            count += (accept + crc32(rid.encode())) % (flight.drafts[rid] + 1)
+            accepted = (accept + crc32(rid.encode())) % (flight.drafts[rid] + 1)
+            self.met["drafts accepted"] += accepted > 0
+            self.met["drafts rejected"] += accepted < flight.drafts[rid]
+            count += accepted
         return [token(add, request.num_output_tokens + i) for i in range(count)]
 
     def _report(self, flight: Flight) -> Any:
@@ -341,14 +356,18 @@ class Pair:
         for rid in [rid for rid in self.broken if rid in covered]:
             blocks = covered[rid].blocks
             bad |= set(blocks[self.broken.pop(rid) % len(blocks) :])
-            self.facts.add("a load failed")
+            self.met["load failed"] += 1
+        self.met["load reported"] += len(received)
+        self.met["send reported"] += len(sent)
         self.sent, self.received = [], []
+        counts = {"steps": self.steps} if self.setup.log_stats else None
         if not (sent or received or bad or self.setup.connector):
             return lambda: None
         return lambda: self.factory.report(
             finished_sending=set(sent) or None,
             finished_recving=set(received) or None,
             invalid_block_ids=set(bad),
+            kv_connector_stats=counts and PairedStats(data=dict(counts)),
         )
 
     def _reply(self, flight: Flight, sampled: dict[str, list[int]], report: Any) -> Any:
@@ -360,11 +379,34 @@ class Pair:
             req_ids=ids,
             req_id_to_index={rid: i for i, rid in enumerate(ids)},
             sampled_token_ids=list(sampled.values()),
-            logprobs=None,
-            prompt_logprobs_dict={},
             pooler_output=pooled,
             kv_connector_output=report,
+            **self._measures(flight, sampled),
         )
+
+    def _measures(self, flight: Flight, sampled: dict[str, list[int]]) -> dict[str, Any]:
+        """Log probabilities, NaN counts and graph statistics, where a request of the step asks for the first."""
+        asking = {rid for rid, add in flight.adds.items() if add.logprobs}
+        if not asking:
+            return {"logprobs": None, "prompt_logprobs_dict": {}}
+        counts = [len(tokens) if self.setup.drafts else 1 for tokens in sampled.values()]
+        rows = sum(counts)
+        lists, tensors = self.factory.outputs.LogprobsLists, self.factory.outputs.LogprobsTensors
+        values = np.arange(2 * rows).reshape(rows, 2)
+        starts = [sum(counts[:i]) for i in range(len(counts))] if self.setup.drafts else None
+        prompts = {
+            rid: tensors(*(np.full((2, 2), n) for n in range(3)))
+            for rid in asking & flight.prompts & flight.samples
+            if sampled[rid]
+        }
+        graph = import_module("vllm.compilation.cuda_graph").CUDAGraphStat
+        self.met["NaN counts"] += 1
+        return {
+            "logprobs": lists(values, values / 7, np.arange(rows), starts),
+            "prompt_logprobs_dict": prompts,
+            "num_nans_in_logits": {rid: crc32(rid.encode()) % 3 for rid in sampled},
+            "cudagraph_stats": graph(rows, rows + 1, 1, "FULL"),
+        }
 
     def _propose(self, flight: Flight, number: int) -> None:
         if self.setup.asynchronous:
