@@ -9,8 +9,10 @@ from tests.refinement.lockstep import Lockstep
 
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
 from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
+from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.steps import Row
+from vllm_lifecycle.statemachine.kernel.store import Hit
 
 Move = tuple[str, Callable[[], object]]
 LONGEST = 2
@@ -29,6 +31,11 @@ def new(r: str, prompt: int, status: Status = Status.WAITING) -> Seq:
     seq = Seq(r, None, [0] * prompt, [], [], limit=LONGEST, status=status)
     learn(seq)
     return seq
+
+
+def found_in(hit: Hit | None) -> frozenset[int]:
+    """The blocks that are shared, as the specification's set."""
+    return frozenset(hit.blocks[0]) if hit else frozenset()
 
 
 class Driver:
@@ -139,7 +146,7 @@ class Driver:
         found = hit.tokens if hit else 0
         if n + found > len(seq.tokens):
             return None
-        answer = self.twin.do("admit", partial(kernel.admit, seq, n, hit), r=seq.id)
+        answer = self.twin.do("admit", partial(kernel.admit, seq, n, hit), r=seq.id, hits=found_in(hit))
         return self._row(seq, n, answer)
 
     def go_on(self, seq: Seq, n: int) -> object:
@@ -153,14 +160,17 @@ class Driver:
 
     def preempt(self, seq: Seq) -> object:
         answer = self.twin.do("preempt", partial(self.twin.kernel.preempt, seq), r=seq.id)
-        self.rows = [row for row in self.rows if row.seq is not seq]
+        if not isinstance(answer, Refused):
+            self.rows = [row for row in self.rows if row.seq is not seq]
         return answer
 
     def load(self, seq: Seq) -> object:
         kernel = self.twin.kernel
         hit = kernel.store.lookup(seq)
         external = len(seq.tokens) - hit.tokens
-        return self.twin.do("start_receive", partial(kernel.start_receive, seq, hit, external), r=seq.id)
+        return self.twin.do(
+            "start_receive", partial(kernel.start_receive, seq, hit, external), r=seq.id, hits=found_in(hit)
+        )
 
     def promote(self, seq: Seq) -> object:
         whole = seq.receive is not None and seq.receive.state is State.DONE and seq.receive.valid is None

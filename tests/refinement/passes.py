@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tests.refinement.lockstep import Lockstep
-from tests.refinement.moves import Driver, Move
+from tests.refinement.moves import Driver, Move, found_in
 
 from vllm_lifecycle.spec.lang.compiled import Program
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
@@ -19,6 +19,9 @@ from vllm_lifecycle.statemachine.scheduling.loop import Scheduling
 from vllm_lifecycle.statemachine.scheduling.rules import Limits, Rules
 
 IN_A_PASS = ("grammar_ready", "admit", "start_receive", "promote", "resume_running", "preempt", "finish")
+
+HIT = {"admit": 1, "start_receive": 0}
+"""Where the look-up's result stands among the arguments."""
 
 
 class Watched(Kernel):
@@ -36,7 +39,8 @@ def _watch(name: str) -> Any:
             return plain(self, seq, *args, **named)
         self._busy = True
         try:
-            answer = self.twin.do(name, lambda: plain(self, seq, *args, **named), r=seq.id)
+            fixed = {"hits": found_in(args[HIT[name]])} if name in HIT else {}
+            answer = self.twin.do(name, lambda: plain(self, seq, *args, **named), r=seq.id, **fixed)
         finally:
             self._busy = False
         if isinstance(answer, Refused):

@@ -70,6 +70,7 @@ class Columns:
         self._lanes = Lanes.empty()
         self._stale = False
         self._last = 0
+        self._answered: tuple[Step, ...] = ()
         self._wheel: list[dict[Seq, None]] = [{} for _ in range(store.block_size)]
         self._calendar: dict[int, dict[Seq, None]] = {}
         self._near: dict[Seq, None] = {}
@@ -107,7 +108,7 @@ class Columns:
         seq.placeholders = self.awaited
         if flight:
             seq.last_step = self._last
-            for step in self._steps.outstanding.values():
+            for step in chain(self._steps.outstanding.values(), self._answered):
                 step.left[seq] = seq.run
         seq.lockstep = None
         self._stale = True
@@ -303,6 +304,10 @@ class Columns:
 
     # an answer
 
+    def answered(self, step: Step) -> None:
+        """A step is not outstanding any more; who leaves before its tokens are credited has a row in it."""
+        self._answered = (step,)
+
     def credit(self, step: Step, places: Mapping[str, int], sampled: Sequence[list[int]]) -> Credited:
         """The tokens of an answered step go to the members; to be called for each step, before its rows are closed.
 
@@ -311,6 +316,7 @@ class Columns:
         lanes = self.lanes
         if not (step.rows or step.lockstep):
             return Credited(Lanes.empty(), [], [])
+        self._answered = ()
         tokens, apart = self._usual(lanes, places, sampled)
         for place in apart:
             self.leave(lanes.seqs[place])

@@ -10,19 +10,18 @@ Rejected: undoing an operation that went wrong half-way (guards come first inste
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Any
 
 from vllm_lifecycle.spec.lifecycles.vocabulary import FINISHED, GONE, OVER, Kind, Party, Status
 from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
-from vllm_lifecycle.statemachine.kernel.columns import Columns
+from vllm_lifecycle.statemachine.kernel.custody import Custody
 from vllm_lifecycle.statemachine.kernel.queue import Queue
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.seq import Seq
-from vllm_lifecycle.statemachine.kernel.steps import Row, Step, Steps
-from vllm_lifecycle.statemachine.kernel.store import BlockStore, Hit, Hold
+from vllm_lifecycle.statemachine.kernel.steps import Row, Step
+from vllm_lifecycle.statemachine.kernel.store import BlockStore, Hit
 from vllm_lifecycle.statemachine.kernel.transfers import Transfer
 
 Hook = Callable[[Seq], tuple[bool, Any]]
@@ -39,15 +38,13 @@ def nothing_is_sent(seq: Seq) -> tuple[bool, Any]:
     return False, None
 
 
-class Kernel:
+class Kernel(Custody):
     """The state of one scheduler, and the operations on it.
 
-    seqs        id -> the incarnation that has it (live, or finished and held by a transfer)
     running     in order of admission
     waiting     requests without blocks; holding: waiting requests with a table or a load, when they queue by themselves
     loads       requests that load, or have loaded and wait: each has a slot, and what it will need to run is promised to it
     notices     ids that finished since the last step was dispatched
-    refused     how many signals of each party matched nothing
     columns     its lockstep decoders; None where everybody is served by himself
     """
 
@@ -61,22 +58,15 @@ class Kernel:
         holding: Queue | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self.store = store
+        super().__init__(store, clock)
         self.slots = slots
-        self.seqs: dict[str, Seq] = {}
         self.running: list[Seq] = []
         self.waiting = waiting
         self.holding: Queue = waiting if holding is None else holding
-        self.steps = Steps(store.let_go)
-        self.columns: Columns | None = None
         self.notices: set[str] = set()
-        self.refused: Counter[tuple[Party | None, str]] = Counter()
         self.unfinished = 0
         self.loads: dict[Seq, None] = {}
-        self._filling: dict[Seq, int] = {}
-        self._grown: dict[Seq, tuple[list[int], ...]] = {}
         self._finishing = finishing
-        self._clock = clock
 
     # requests come
 
@@ -246,11 +236,6 @@ class Kernel:
 
     # answers
 
-    def receive_output(self, step: Step) -> None:
-        """DISPATCHED -> ANSWERED: the step touches no block any more."""
-        if not self.steps.answer(step):
-            raise self.refuse("receive_output", f"step {step.number} is not outstanding", Party.WORKER)
-
     def close_row(self, row: Row) -> str:
         """What a row of an answered step is worth: "current", "deliverable" (of an earlier run) or "dropped"."""
         seq = row.seq
@@ -322,73 +307,7 @@ class Kernel:
         self._free_id(seq)
         return told
 
-    def _free_id(self, seq: Seq) -> None:
-        """free_request, when no transfer is left; else the request waits for it."""
-        if seq.receive is None and seq.send is None and seq.handoff is None:
-            seq.status = Status.FREED
-            del self.seqs[seq.id]
-        else:
-            seq.status = Status.WAITING_FOR_TRANSFER_FREE
-
-    # signals of the connector
-
-    def receive_finished(self, id: str) -> None:
-        """receive_completes: the remote writer is done with the blocks of the request that has this id."""
-        seq, transfer = self._under_way(id, Kind.RECEIVE)
-        if seq.status is Status.WAITING_FOR_REMOTE_KVS:
-            transfer.state = State.DONE
-        else:
-            self._end_transfer(seq, transfer)
-
-    def receive_failed(self, id: str, valid: int) -> None:
-        """receive_fails, receive_completes_in_part: of the load under way only the first `valid` tokens come whole."""
-        _, transfer = self._under_way(id, Kind.RECEIVE)
-        transfer.valid = valid if transfer.valid is None else min(valid, transfer.valid)
-
-    def send_finished(self, id: str) -> None:
-        """send_completes: the remote reader has its copy."""
-        seq, transfer = self._under_way(id, Kind.SEND)
-        self._end_transfer(seq, transfer)
-
-    def give_up_transfers(self, before: float) -> list[tuple[Seq, Kind]]:
-        """Ends transfers of finished requests that began before the given time: their blocks may still be touched. A deadline."""
-        late = [
-            (seq, transfer)
-            for seq in self.seqs.values()
-            if seq.status is Status.WAITING_FOR_TRANSFER_FREE
-            for transfer in (seq.receive, seq.send, seq.handoff)
-            if transfer is not None and transfer.since < before
-        ]
-        for seq, transfer in late:
-            self._end_transfer(seq, transfer)
-        return [(seq, transfer.kind) for seq, transfer in late]
-
-    def _under_way(self, id: str, kind: Kind) -> tuple[Seq, Transfer]:
-        seq = self.seqs.get(id)
-        transfer = None if seq is None else (seq.receive if kind is Kind.RECEIVE else seq.send)
-        if seq is None or transfer is None or transfer.state is not State.ACTIVE:
-            raise self.refuse(
-                "refuse_unmatched_report", f"no {kind.name.lower()} of {id!r} is outstanding", Party.CONNECTOR
-            )
-        return seq, transfer
-
-    def _end_transfer(self, seq: Seq, transfer: Transfer) -> None:
-        if transfer.kind is Kind.RECEIVE:
-            seq.receive = None
-        elif transfer.kind is Kind.SEND:
-            seq.send = None
-        else:
-            seq.handoff = None
-        if transfer.hold is not None:
-            self.steps.release_after(seq.last_step, transfer.hold)
-        if seq.status in _OVER:
-            self._free_id(seq)
-
     # the prefix cache
-
-    def reset(self) -> bool:
-        """reset_prefix_cache, refuse_reset: every cached block is forgotten, unless some block is held."""
-        return self.store.reset()
 
     def preempt_all(self) -> list[Seq]:
         """begin_forced_reset, preempt_for_reset: everybody who runs gives way, last first; tokens in flight are dropped."""
@@ -397,41 +316,7 @@ class Kernel:
             self.preempt(seq, deliver=False)
         return victims
 
-    def forget_cache(self) -> bool:
-        """complete_forced_reset: every cached block is forgotten, held or not; False when some block is held."""
-        if self.store.reset():
-            return True
-        self.store.evict(set(range(1, self.store.size)))
-        return False
-
     # shared
-
-    def _share(self, seq: Seq) -> Hold:
-        """One more holder of the whole table."""
-        blocks = max(map(len, self.store.table(seq)))
-        return self.store.pin(seq, blocks * self.store.block_size)
-
-    def _end_table(self, seq: Seq) -> None:
-        if seq in self._filling:  # this pass was to compute them, and will not: they are not to be found
-            self.store.evict(self._unfilled(seq))
-            del self._filling[seq]
-        if seq in self._grown:  # no step in flight touches what it got in this pass
-            self.store.trim(seq, tuple(len(blocks) for blocks in self._grown.pop(seq)))
-        if seq.in_flight and self.steps.touches(seq.last_step):
-            self.steps.release_after(seq.last_step, self.store.convert(seq, counted=False))
-        else:
-            self.store.drop(seq)
-
-    def _unfilled(self, seq: Seq) -> set[int]:
-        """The blocks that this pass was to fill for the request, and that can be found already."""
-        first = self._filling[seq]
-        return {b for group in self.store.table(seq) for b in group[first : seq.cached_blocks] if b}
-
-    def _is_relied_on(self, seq: Seq) -> bool:
-        """Another request has such a block in its table."""
-        unfilled, table = self._unfilled(seq), self.store.table
-        others = (other for other in self.seqs.values() if other is not seq)
-        return any(not unfilled.isdisjoint(group) for other in others for group in table(other))
 
     def queue_of(self, seq: Seq) -> Queue:
         """The queue in which a waiting request is."""
@@ -440,12 +325,3 @@ class Kernel:
     def loading(self) -> Iterable[Seq]:
         """Requests that wait for remote KV, in the order of their queue."""
         return (seq for seq in self.holding if seq.status is Status.WAITING_FOR_REMOTE_KVS)
-
-    def _require(self, guard: bool, action: str, seq: Seq, why: str = "") -> None:
-        if not guard:
-            raise Refused(action, f"{seq!r}: {why or 'not in this state'}")
-
-    def refuse(self, action: str, reason: str, party: Party) -> Refused:
-        """A signal that matches nothing: counted against its sender, to be raised by the caller."""
-        self.refused[party, action] += 1
-        return Refused(action, reason, party)

@@ -1,13 +1,13 @@
 """What a policy is: data and two choices. It cannot break safety, for the kernel refuses what is not enabled.
 
-To write one: derive from `Policy`, give it a name, and say how waiting requests are ordered (`key`) and who is preempted when
-a running request needs blocks (`victim`). `victim` may name the requester itself: then it waits.
+To write one: derive from `Policy`, give it a name, and say how waiting requests are ordered (`ordered`, `key`) and who is
+preempted when a running request needs blocks (`victim`). `victim` may name the requester itself: then it waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
 from vllm_lifecycle.statemachine.kernel.queue import ArrivalQueue, KeyQueue, Queue
 from vllm_lifecycle.statemachine.kernel.seq import Seq
@@ -17,12 +17,16 @@ class Policy:
     """First come, first served: waiting requests in order of arrival, the newest running one is preempted first."""
 
     name = "fcfs"
-    key: ClassVar[Callable[[Seq], Any] | None] = None
-    """Smaller runs first (a static method); None: in order of arrival, and who was preempted comes first."""
+    ordered = False
+    """Waiting requests are ordered by `key`; else by arrival, and who was preempted comes first."""
+
+    def key(self, seq: Seq) -> Any:
+        """What waiting requests are ordered by, the smallest first; read once, when a request joins the queue."""
+        return seq.epoch
 
     def queue(self) -> Queue:
         """An empty waiting queue in this policy's order."""
-        return ArrivalQueue() if self.key is None else KeyQueue(self.key)
+        return KeyQueue(self.key) if self.ordered else ArrivalQueue()
 
     def victim(self, running: Sequence[Seq], requester: Seq) -> Seq:
         """The running request that gives way so that `requester` can go on."""

@@ -17,9 +17,9 @@ class Priority(Policy):
     """Waiting requests and victims by (priority, arrival time)."""
 
     name = "priority"
+    ordered = True
 
-    @staticmethod
-    def key(seq: Seq) -> tuple[int, float, str]:
+    def key(self, seq: Seq) -> tuple[int, float, str]:
         """Ties of time are broken by the id, so that the order does not depend on when a request was put back."""
         return seq.priority, seq.arrival, seq.id
 

@@ -1,0 +1,38 @@
+"""Small scopes, exhaustively: every state that the kernel can reach, every move from it matched; counts are pinned.
+
+A count that changes says that the kernel reaches other states than before: look why before pinning the new one.
+"""
+
+from __future__ import annotations
+
+import pytest
+from tests.refinement.conftest import compiled
+from tests.refinement.search import explore
+
+from vllm_lifecycle.statemachine.kernel.correspondence import CORRESPONDS
+from vllm_lifecycle.statemachine.kernel.kernel import Kernel
+
+SCOPES = {
+    "one request, two steps in flight, preempted": ((1, 2, 2), ("core", "preemption"), (1,), (10150, 18875, 2367)),
+    "prefix cache": ((1, 2, 1), ("core", "prefix", "preemption"), (1, 2), (1574, 3164, 880)),
+    "load, send and failure": ((1, 2, 1), ("core", "load", "send", "load_failure"), (2,), (3633, 6905, 4577)),
+    "grammar and resets": ((1, 2, 1), ("core", "grammar", "reset", "prefix"), (1,), (1436, 4203, 838)),
+    "two requests": ((2, 1, 1), ("core", "preemption"), (1,), (0, 0, 0)),
+}
+"""Name -> requests x blocks x steps, features, prompt lengths, and (states, moves made, moves refused)."""
+
+
+@pytest.mark.parametrize("name", SCOPES)
+def test_every_move_of_the_kernel_is_one_of_the_specification(name):
+    size, features, prompts, counts = SCOPES[name]
+    found = explore(compiled(*size, features), prompts)
+    assert (found.states, found.made, found.refused) == counts
+
+
+def test_the_table_names_operations_and_actions_that_exist():
+    from vllm_lifecycle.spec.lifecycles.system import SYSTEM
+
+    actions = {action.name for action in SYSTEM.actions}
+    for operation, names in CORRESPONDS.items():
+        assert callable(getattr(Kernel, operation))
+        assert set(names) <= actions, operation
