@@ -290,6 +290,7 @@ class Kernel(Custody):
         seq.status = reason
         seq.reason = reason
         self.unfinished -= 1
+        self._part(seq, reason)
         hold, told = self._finishing(seq)
         self.notices.add(seq.id)
         if seq.receive is not None and seq.receive.state is not State.ACTIVE:
@@ -317,6 +318,9 @@ class Kernel(Custody):
         return victims
 
     # shared
+
+    def _part(self, seq: Seq, reason: Status) -> None:
+        """What an engine with a later stage does with a request that ends, while its table is there."""
 
     def queue_of(self, seq: Seq) -> Queue:
         """The queue in which a waiting request is."""

@@ -9,7 +9,7 @@ is in `breaches`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from vllm.distributed.kv_events import EventPublisherFactory, KVEventBatch
@@ -18,17 +18,20 @@ from vllm.v1.core.sched.interface import SchedulerInterface
 from vllm.v1.core.sched.request_queue import SchedulingPolicy
 from vllm.v1.request import RequestStatus
 
-from vllm_lifecycle.adapters.vllm.verified import assembly
+from vllm_lifecycle.adapters.vllm.verified import assembly, lockstep
 from vllm_lifecycle.adapters.vllm.verified.breaches import Breaches, logger
 from vllm_lifecycle.adapters.vllm.verified.encoder import Encoders
 from vllm_lifecycle.adapters.vllm.verified.events import CacheEvents, CacheWatch
 from vllm_lifecycle.adapters.vllm.verified.limits import COMMON, Limit, check
+from vllm_lifecycle.adapters.vllm.verified.lockstep import awaits_before
 from vllm_lifecycle.adapters.vllm.verified.stats import Stats
 from vllm_lifecycle.adapters.vllm.verified.update import Answers
 from vllm_lifecycle.adapters.vllm.verified.views import Names, Requests, Running, Waiting, adopt
 from vllm_lifecycle.adapters.vllm.verified.world import Surroundings
 from vllm_lifecycle.spec.lifecycles.vocabulary import GONE, Party, Status
+from vllm_lifecycle.statemachine.kernel.columns import Columns
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
+from vllm_lifecycle.statemachine.kernel.paged import PagedStore
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.steps import Step
@@ -163,11 +166,30 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
         )
         self._pass = Scheduling(self._kernel, policy, self._rules(), self._limits(), self._world)
         self._answers = self._make_answers()
+        self._kernel.columns = self._columns(store)
         self.requests = Requests(lambda: self._kernel.seqs, lambda request: adopt(request, self._names))
         self.waiting = Waiting(lambda: self._kernel.waiting)
         self._running = Running(lambda: self._kernel.running)
 
+    def _columns(self, store: Any) -> Columns | None:
+        """The lockstep decoders; None where rows have drafts, or stages that alternate, or blocks are vLLM's."""
+        if (
+            not isinstance(store, PagedStore)
+            or self.use_pp
+            or self.num_spec_tokens
+            or self.num_lookahead_tokens
+        ):
+            return None
+        asked = lockstep.Requests(self._ends, self._answers.extend_keys)
+        return Columns(
+            store, self._kernel.steps, asked, ahead=self.asynchronous, model_len=self.max_model_len
+        )
+
     # what a release says
+
+    @abstractmethod
+    def _ends(self, request: Any) -> tuple[Any, Sequence[int]]:
+        """The end token of a request (None: none), and its stop tokens."""
 
     @abstractmethod
     def _encoder_sizes(self, registry: Any) -> tuple[int, int]:
@@ -302,7 +324,7 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
         self.prev_step_scheduled_req_ids = set(plan.tokens)
         self._world.describe(output)
         rows = plan.rows_of(self._kernel.seqs)
-        step = self._kernel.dispatch(rows, [])
+        step = self._kernel.dispatch(rows, plan.members)
         setattr(output, STEP, step.number)
         if self.max_num_encoder_input_tokens:
             for row in rows:
@@ -315,7 +337,7 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
     def _awaits_structured(self, plan: Plan) -> bool:
         """Some row's grammar depends on tokens that are still to come."""
         seqs = self._kernel.seqs
-        return any(seqs[rid].placeholders > 0 for rid in self._structured if rid in plan.tokens)
+        return any(awaits_before(seqs[rid]) for rid in self._structured if rid in plan.tokens)
 
     def _step_of(self, output: Any) -> Step | None:
         return self._kernel.steps.outstanding.get(getattr(output, STEP, 0))

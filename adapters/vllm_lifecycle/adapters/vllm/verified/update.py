@@ -7,16 +7,18 @@ were awaited) is counted against the worker and costs at most the request that i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from vllm_lifecycle.adapters.vllm.verified.breaches import Breaches
 from vllm_lifecycle.adapters.vllm.verified.loads import Loads
+from vllm_lifecycle.adapters.vllm.verified.lockstep import answered
 from vllm_lifecycle.adapters.vllm.verified.stats import Stats
 from vllm_lifecycle.adapters.vllm.verified.stops import Stop
 from vllm_lifecycle.adapters.vllm.verified.world import Surroundings
 from vllm_lifecycle.spec.lifecycles.vocabulary import Party, Status
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
+from vllm_lifecycle.statemachine.kernel.lanes import Lanes
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.steps import Row, Step
 
@@ -54,16 +56,15 @@ class Answers:
     def process(self, step: Step | None, answer: Any) -> dict[int, list[Any]]:
         """Apply the answer of a step (None: of no step that is outstanding); the outputs by client, in order."""
         outputs: dict[int, list[Any]] = {}
-        rows: Iterable[Row] = ()
         if step is None:
             self.breaches.count(Party.WORKER, "receive_output", "an output of no step that is outstanding")
         else:
             self.kernel.receive_output(step)
-            rows = step.rows
             self.world.encoders.answered(step.rows)
         report = answer.kv_connector_output
         failed = self.loads.invalid(report.invalid_block_ids) if report and report.invalid_block_ids else []
-        self._rows(rows, answer, outputs)
+        if step is not None:
+            self._rows(step, answer, outputs)
         for seq in failed:
             self.end(seq)
         for seq in self.world.doomed:
@@ -83,53 +84,83 @@ class Answers:
             self.kernel.finish(seq, Status.FINISHED_ERROR)
             self.ended.append(seq)
 
-    def _rows(self, rows: Iterable[Row], answer: Any, outputs: dict[int, list[Any]]) -> None:
-        kernel, close = self.kernel, self.kernel.close_row
-        places = answer.req_id_to_index
+    def _rows(self, step: Step, answer: Any, outputs: dict[int, list[Any]]) -> None:
+        row = partial(self._row, answer)
+        columns, rows = self.kernel.columns, step.rows
+        before: dict[Seq, Any] = {}
+        if columns is not None:
+            special = partial(self._special, answer)
+            rows, before = answered(columns, step, answer, outputs, self.usual, special, row)
+        for one in rows:
+            seq = one.seq
+            made = before[seq] if seq in before else row(one)
+            if made is not None:
+                client = outputs.get(seq.payload.client_index)
+                if client is None:
+                    outputs[seq.payload.client_index] = [made]
+                else:
+                    client.append(made)
+
+    def _row(self, answer: Any, row: Row) -> Any:
+        """A row goes the general way; the output for its client, or None."""
+        seq, rid = row.seq, row.seq.id
+        worth = self.kernel.close_row(row)
+        if worth == "dropped":
+            return None
         sampled, pooled = answer.sampled_token_ids, answer.pooler_output
+        place = answer.req_id_to_index.get(rid)
+        if place is None or (sampled and place >= len(sampled)):
+            self.breaches.count(Party.WORKER, "fail_unanswered_row", f"the answer lacks {rid}")
+            self.end(seq)
+            return None
+        tokens: list[int] = sampled[place] if sampled else []
+        vector = pooled[place] if pooled else None
+        if row.drafts and tokens:
+            self.drafted(row, len(tokens) - 1)
+        reason: Status | None = None
+        if seq.payload.pooling_params is None:
+            tokens, reason = self._credit(row, worth == "current", tokens)
+        elif vector is not None:
+            reason = Status.FINISHED_STOPPED
+        return self._conclude(answer, seq, tokens, reason, place, vector)
+
+    def _special(self, answer: Any, seq: Seq, tokens: list[int], place: int) -> Any:
+        """The output of a lockstep decoder that is made by itself; its tokens are credited."""
+        return self._conclude(answer, seq, tokens, None, place, None)
+
+    def _conclude(
+        self, answer: Any, seq: Seq, tokens: list[int], reason: Status | None, place: int, vector: Any
+    ) -> Any:
+        """What follows when a row's tokens are credited; the output for its client, or None."""
+        request, rid = seq.payload, seq.id
         logprobs, prompts, nans = answer.logprobs, answer.prompt_logprobs_dict, answer.num_nans_in_logits
-        for row in rows:
-            seq = row.seq
-            worth = close(row)
-            if worth == "dropped":
-                continue
-            rid = seq.id
-            place = places.get(rid)
-            if place is None or (sampled and place >= len(sampled)):
-                self.breaches.count(Party.WORKER, "fail_unanswered_row", f"the answer lacks {rid}")
-                self.end(seq)
-                continue
-            tokens: list[int] = sampled[place] if sampled else []
-            vector = pooled[place] if pooled else None
-            request = seq.payload
-            if row.drafts and tokens:
-                self.drafted(row, len(tokens) - 1)
-            reason: Status | None = None
-            if request.pooling_params is None:
-                tokens, reason = self._credit(row, worth == "current", tokens)
-            elif vector is not None:
-                reason = Status.FINISHED_STOPPED
-            told = kernel.finish(seq, reason) if reason is not None else None
-            if tokens and request.structured_output_request is not None:
-                self._advance(seq, tokens)
-            if nans is not None and rid in nans:
-                request.num_nans_in_logits = nans[rid]
-            prompt = prompts.get(rid) if prompts else None
-            if not (tokens or vector is not None or told):
-                continue
-            chosen = None
-            if (
-                logprobs
-                and request.sampling_params is not None
-                and request.sampling_params.logprobs is not None
-            ):
-                chosen = logprobs.slice_request(place, len(tokens))
-            made = self.output(seq, tokens, told, logprobs=chosen, prompt_logprobs=prompt, vector=vector)
-            client = outputs.get(request.client_index)
-            if client is None:
-                outputs[request.client_index] = [made]
-            else:
-                client.append(made)
+        if tokens and request.structured_output_request is not None:
+            reason = self.judged(seq, tokens, reason)
+        told = self.kernel.finish(seq, reason) if reason is not None else None
+        if tokens and request.structured_output_request is not None:
+            self._advance(seq, tokens)
+        if nans is not None and rid in nans:
+            request.num_nans_in_logits = nans[rid]
+        prompt = prompts.get(rid) if prompts else None
+        if not (tokens or vector is not None or told):
+            return None
+        chosen = None
+        params = request.sampling_params
+        if logprobs and params is not None and params.logprobs is not None:
+            chosen = logprobs.slice_request(place, len(tokens))
+        return self.output(seq, tokens, told, logprobs=chosen, prompt_logprobs=prompt, vector=vector)
+
+    def judged(self, seq: Seq, tokens: list[int], reason: Status | None) -> Status | None:
+        """Why the request ends, once its grammar has seen the tokens; as it was, unless a release says so."""
+        return reason
+
+    def usual(self, lanes: Lanes, tokens: list[list[int]]) -> list[Any]:
+        """What the clients of all lockstep decoders hear, in bulk."""
+        raise NotImplementedError
+
+    def extend_keys(self, seq: Seq) -> None:
+        """Blocks that have become full get their keys."""
+        seq.hashes.extend(seq.payload.get_hash_new_full_blocks())
 
     def drafted(self, row: Row, accepted: int) -> None:
         """So many of the row's drafts were right."""
@@ -147,7 +178,7 @@ class Answers:
             seq.computed -= awaited - len(tokens)
             if self.asynchronous:
                 seq.placeholders -= awaited
-        reason = None
+        reason, got = None, len(tokens)
         for number, token in enumerate(tokens, 1):
             seq.tokens.append(token)
             seq.outputs.append(token)
@@ -156,9 +187,9 @@ class Answers:
                 del tokens[number:]
                 break
         if len(seq.tokens) // self._hash_size > len(seq.hashes):
-            seq.hashes.extend(seq.payload.get_hash_new_full_blocks())
+            self.extend_keys(seq)
         if current and self.asynchronous and tokens:
-            self.kernel.store.cache(seq, seq.computed - seq.placeholders)
+            self.kernel.store.cache(seq, seq.computed - seq.placeholders - (got - len(tokens)))
         return tokens, reason
 
     def _advance(self, seq: Seq, tokens: list[int]) -> None:

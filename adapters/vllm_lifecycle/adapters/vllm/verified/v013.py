@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import repeat
 from typing import Any, ClassVar
 
 from vllm import envs
@@ -17,13 +20,15 @@ from vllm.v1.request import RequestStatus
 from vllm_lifecycle.adapters.vllm.verified.base import Verified
 from vllm_lifecycle.adapters.vllm.verified.hybrid import HybridStore
 from vllm_lifecycle.adapters.vllm.verified.loads import Loads
+from vllm_lifecycle.adapters.vllm.verified.lockstep import CACHED, HEADERS, new_blocks, untold
 from vllm_lifecycle.adapters.vllm.verified.stops import least_first
 from vllm_lifecycle.adapters.vllm.verified.update import Answers
+from vllm_lifecycle.statemachine.kernel.lanes import Lanes
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.store import V0_13_0 as STORE
 from vllm_lifecycle.statemachine.kernel.store import StoreRules
 from vllm_lifecycle.statemachine.scheduling.plan import Plan
-from vllm_lifecycle.statemachine.scheduling.rules import Limits, Rules
+from vllm_lifecycle.statemachine.scheduling.rules import V0_13_0, Limits, Rules
 
 
 class Answers013(Answers):
@@ -54,6 +59,10 @@ class Answers013(Answers):
             seq.cached_tokens,
             request.num_nans_in_logits,
         )
+
+    def usual(self, lanes: Lanes, tokens: list[list[int]]) -> list[Any]:
+        headers, cached = lanes.constants[HEADERS], lanes.constants[CACHED]
+        return list(map(EngineCoreOutput, lanes.ids, tokens, *[repeat(None)] * 7, headers, cached))
 
 
 class VerifiedScheduler(Verified):
@@ -111,8 +120,12 @@ class VerifiedScheduler(Verified):
         )
         return sizes
 
+    def _ends(self, request: Any) -> tuple[Any, Sequence[int]]:
+        params = request.sampling_params
+        return None if params.ignore_eos else request.eos_token_id, params.stop_token_ids or ()
+
     def _rules(self) -> Rules:
-        return Rules(asynchronous=self.asynchronous)
+        return replace(V0_13_0, asynchronous=self.asynchronous)
 
     def _limits(self) -> Limits:
         config = self.scheduler_config
@@ -184,14 +197,24 @@ class VerifiedScheduler(Verified):
         for at in range(len(seqs) - len(resumed), len(seqs)):
             ids = blocks[at] or ()
             blocks[at] = tuple(list(group) for group in ids)
+        names = [seq.id for seq in seqs]
+        told = {seq.id: seq.tokens.copy() for seq in seqs if seq.id not in known}
+        computed = [seq.computed for seq in seqs]
+        shown = [len(seq.outputs) + seq.placeholders for seq in seqs]
+        served = plan.lockstep
+        if served is not None:
+            names = served.lanes.ids + names
+            told = untold(served, known) | told
+            blocks = new_blocks(served) + blocks
+            computed, shown = served.computed + computed, served.shown + shown
         return CachedRequestData(
-            req_ids=[seq.id for seq in seqs],
+            req_ids=names,
             resumed_req_ids={seq.id for seq in resumed},
             new_token_ids=[self._stage_tokens(plan, seq) for seq in seqs] if self.use_pp else [],
-            all_token_ids={seq.id: seq.tokens.copy() for seq in seqs if seq.id not in known},
+            all_token_ids=told,
             new_block_ids=blocks,
-            num_computed_tokens=[seq.computed for seq in seqs],
-            num_output_tokens=[len(seq.outputs) + seq.placeholders for seq in seqs],
+            num_computed_tokens=computed,
+            num_output_tokens=shown,
         )
 
     def _stage_tokens(self, plan: Plan, seq: Seq) -> list[int]:

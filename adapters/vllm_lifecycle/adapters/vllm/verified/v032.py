@@ -140,6 +140,7 @@ class VerifiedScheduler(Verified):
             counts_inputs=self.log_stats and observed.enable_logging_iteration_details,
         )
         self.kv_holding_waiting = Waiting(lambda: self._kernel.holding)
+        self._counts_in_flight = isinstance(store, HybridStore032)
         parts.connect(world, store, self.kv_cache_manager, self.kv_cache_config)
         self.perf_metrics = ModelMetrics(config) if self.log_stats and observed.enable_mfu_metrics else None
         self._perf: Any = None
@@ -214,6 +215,9 @@ class VerifiedScheduler(Verified):
         self.current_step += 1
         output = super().schedule()
         output.kv_connector_block_state = None
+        if self._counts_in_flight:
+            for rid, tokens in output.num_scheduled_tokens.items():
+                self._kernel.seqs[rid].payload.num_in_flight_tokens += tokens
         if self._structured:
             seqs, tokens = self._kernel.seqs, output.num_scheduled_tokens
             output.has_structured_output_requests = any(
@@ -271,6 +275,10 @@ class VerifiedScheduler(Verified):
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> dict[int, Any]:
         self._answers.invalid = scheduler_output.num_invalid_spec_tokens or {}
+        step = self._step_of(scheduler_output)
+        if self._counts_in_flight and step is not None:
+            for row in step.rows:
+                row.seq.payload.num_in_flight_tokens -= row.tokens
         if self.perf_metrics is not None and self.perf_metrics.is_enabled():
             self._perf = self.perf_metrics.get_step_perf_stats_per_gpu(scheduler_output)
         return super().update_from_output(scheduler_output, model_runner_output)

@@ -31,14 +31,24 @@ class Names:
         self.ours: dict[Any, Status] = {theirs: status for status, theirs in self.theirs.items()}
 
 
+def _single(request: Any) -> Seq:
+    """The record of a request that is about to be changed from outside: it is served by itself from now on."""
+    seq: Seq = request._seq
+    if seq.lockstep is not None:
+        seq.lockstep.leave(seq)
+    return seq
+
+
 def _counter(field: str) -> property:
     """A property that reads and writes one field of the record."""
+    shown = {"computed": "computed_now", "placeholders": "awaited_now"}.get(field, field)
 
     def read(request: Any) -> Any:
-        return getattr(request._seq, field)
+        return getattr(request._seq, shown)
 
     def write(request: Any, value: Any) -> None:
-        setattr(request._seq, field, value)
+        seq = _single(request)
+        setattr(seq, field, value)
 
     return property(read, write)
 
@@ -65,7 +75,7 @@ def _view(cls: type[Any], names: Names) -> type[Any]:
         return theirs[seq.reason or seq.status]
 
     def write(request: Any, status: Any) -> None:
-        request._seq.status = ours[status]
+        _single(request).status = ours[status]
 
     members: dict[str, Any] = {name: _counter(field) for name, field in FIELDS.items()}
     members["status"] = property(read, write)
@@ -157,18 +167,26 @@ class Running(MutableSequence[Any]):
     def __init__(self, seqs: Callable[[], list[Seq]]) -> None:
         self._of = seqs
 
+    def _changing(self) -> list[Seq]:
+        """The list, in which everybody is served by himself from now on."""
+        seqs = self._of()
+        for seq in seqs:
+            if seq.lockstep is not None:
+                seq.lockstep.leave(seq)
+        return seqs
+
     def __getitem__(self, index: Any) -> Any:
         found = self._of()[index]
         return [seq.payload for seq in found] if isinstance(index, slice) else found.payload
 
     def __setitem__(self, index: Any, request: Any) -> None:
-        self._of()[index] = [r._seq for r in request] if isinstance(index, slice) else request._seq
+        self._changing()[index] = [r._seq for r in request] if isinstance(index, slice) else request._seq
 
     def __delitem__(self, index: Any) -> None:
-        del self._of()[index]
+        del self._changing()[index]
 
     def insert(self, index: int, value: Any) -> None:
-        self._of().insert(index, value._seq)
+        self._changing().insert(index, value._seq)
 
     def __iter__(self) -> Iterator[Any]:
         return (seq.payload for seq in self._of())

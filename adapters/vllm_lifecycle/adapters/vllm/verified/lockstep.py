@@ -1,0 +1,130 @@
+"""The lockstep decoders in vLLM's words: who may be one, and their part of a step's output and of an answer, made in bulk.
+
+Rule: what comes out is what the general way makes for each of them; whatever C code cannot make for all at once (grammars, log
+probabilities, an answer that is not one token) goes the general way, in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from vllm_lifecycle.statemachine.kernel.columns import Columns, Served
+from vllm_lifecycle.statemachine.kernel.lanes import Lanes
+from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.steps import Row, Step
+
+CLIENT, HEADERS, CACHED = range(3)
+"""The constants of a member: its client's number, its trace headers, and how many tokens were cached when it began."""
+
+Ends = Callable[[Any], tuple[Any, Sequence[int]]]
+"""The end token of a request (None: none), and its stop tokens."""
+
+
+class Requests:
+    """What the columns ask of vLLM's requests; see `Facts`."""
+
+    def __init__(self, ends: Ends, extend_keys: Callable[[Seq], None]) -> None:
+        self._ends, self._extend_keys = ends, extend_keys
+        self._known: dict[Any, frozenset[int]] = {}
+
+    def fits(self, seq: Seq) -> bool:
+        """It samples one token in each step, and its client hears of that and of nothing else."""
+        request = seq.payload
+        return (
+            request.pooling_params is None
+            and not request.events
+            and not request.has_encoder_inputs
+            and not request.num_nans_in_logits
+            and request.stop_reason is None
+            and getattr(request, "prefill_stats", None) is None
+            and getattr(request, "spec_decode_metrics", None) is None
+            and getattr(request.sampling_params, "repetition_detection", None) is None
+        )
+
+    def stops(self, seq: Seq) -> frozenset[int]:
+        """Its end token and its stop tokens."""
+        end, stops = self._ends(seq.payload)
+        key = (end, *stops)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = frozenset(token for token in key if token is not None)
+        return known
+
+    def special(self, seq: Seq) -> bool:
+        """It has a grammar, or asks for log probabilities."""
+        request = seq.payload
+        return request.structured_output_request is not None or request.sampling_params.logprobs is not None
+
+    def constants(self, seq: Seq) -> tuple[Any, ...]:
+        """See `CLIENT`, `HEADERS`, `CACHED`."""
+        request = seq.payload
+        return request.client_index, request.trace_headers, seq.cached_tokens
+
+    def hash(self, seq: Seq) -> None:
+        """Blocks that have become full get their keys."""
+        self._extend_keys(seq)
+
+
+def awaits_before(seq: Seq) -> bool:
+    """Tokens were awaited of a request of the step that was dispatched last, before that step."""
+    return (seq.placeholders if seq.lockstep is None else seq.lockstep.awaited - 1) > 0
+
+
+def new_blocks(served: Served) -> list[tuple[list[int], ...] | None]:
+    """The members' new blocks, as `CachedRequestData` has them."""
+    blocks: list[tuple[list[int], ...] | None] = [None] * len(served.computed)
+    for place, ids in served.fresh.items():
+        blocks[place] = (ids,)
+    return blocks
+
+
+def untold(served: Served, before: set[str]) -> dict[str, list[int]]:
+    """All tokens of the members that were not in the step before."""
+    lanes = served.lanes
+    if before.issuperset(lanes.ids):
+        return {}
+    return {id: tokens.copy() for id, tokens in zip(lanes.ids, lanes.tokens, strict=True) if id not in before}
+
+
+def answered(
+    columns: Columns,
+    step: Step,
+    answer: Any,
+    outputs: dict[int, list[Any]],
+    usual: Callable[[Lanes, list[list[int]]], list[Any]],
+    special: Callable[[Seq, list[int], int], Any],
+    row: Callable[[Row], Any],
+) -> tuple[list[Row], dict[Seq, Any]]:
+    """The members are credited; outputs that come first in the step's order are put in `outputs`.
+
+    Gives the rows that are left, in their order, and the outputs of those among them that are made already (None: no client
+    hears of it).
+
+    usual   makes the outputs of all members with their tokens; special: that of one member, at its place in the answer
+    row     makes the output of a row in the general way
+    """
+    if answer.num_nans_in_logits:
+        columns.dissolve()
+    places, prompts = answer.req_id_to_index, answer.prompt_logprobs_dict
+    credited = columns.credit(step, places, answer.sampled_token_ids)
+    lanes, tokens = credited.lanes, credited.tokens
+    if not lanes.seqs and not step.lockstep:
+        return step.rows, {}
+    made = usual(lanes, tokens)
+    apart = set(credited.apart)
+    alone = {*lanes.specials, *apart}
+    if prompts:
+        alone.update(place for place, id in enumerate(lanes.ids) if prompts.get(id) is not None)
+    for place in sorted(alone):
+        seq = lanes.seqs[place]
+        made[place] = (
+            row(Row(seq, seq.run, 1, 0, 1)) if place in apart else special(seq, tokens[place], places[seq.id])
+        )
+    clients = lanes.constants[CLIENT]
+    if step.lockstep is lanes.seqs and clients.count(clients[0]) == len(clients):
+        outputs[clients[0]] = [one for one in made if one is not None] if apart else made
+        return step.rows, {}
+    former = columns.departed(step)
+    rows = [former.get(seq) or Row(seq, seq.run, 1, 0, 1) for seq in step.lockstep]
+    return [*rows, *step.rows], dict(zip(lanes.seqs, made, strict=True))
