@@ -8,32 +8,55 @@ For vLLM 0.13.0; later releases are compared as they are.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler as OwnAsync
 from vllm.v1.core.sched.request_queue import FCFSRequestQueue
 from vllm.v1.core.sched.scheduler import Scheduler as Own
+from vllm.v1.core.single_type_kv_cache_manager import CrossAttentionManager
 from vllm.v1.request import RequestStatus
 
 from vllm_lifecycle.adapters.vllm.verified.encoder import Cache, CrossCache
 
 
+class Counted(Own):  # type: ignore[misc]
+    """Counts how often each mend made a difference."""
+
+    met: Counter[str]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.met = Counter()
+        super().__init__(*args, **kwargs)
+
+    def meets(self, mend: type[Any]) -> None:
+        """The mend decides otherwise than the original would."""
+        self.met[mend.__name__] += 1
+
+
 class _InOrderQueue(FCFSRequestQueue):  # type: ignore[misc]
+    def __init__(self, differs: Any) -> None:
+        super().__init__()
+        self.differs = differs
+
     def prepend_requests(self, requests: Iterable[Any]) -> None:
+        if len(list(requests)) > 1:
+            self.differs()
         self.extendleft(requests)
 
 
-class SkippedStayInOrder(Own):  # type: ignore[misc]
+class SkippedStayInOrder(Counted):
     """VLLM-32173: requests that a pass skipped return in their order, not in the reverse of it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if isinstance(self.waiting, FCFSRequestQueue):
-            self.waiting = _InOrderQueue()
+            self.waiting: Any = _InOrderQueue(partial(self.meets, SkippedStayInOrder))
 
 
-class StepsHoldBlocks(Own):  # type: ignore[misc]
+class StepsHoldBlocks(Counted):
     """VLLM-45357: blocks of a request that ends or is preempted stay held by the newest step in flight that has it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -70,19 +93,24 @@ class StepsHoldBlocks(Own):  # type: ignore[misc]
         if not self.in_flight(rid):
             self.free_at_once(request)
             return
+        self.meets(StepsHoldBlocks)
         for manager in self.kv_cache_manager.coordinator.single_type_managers:
             self.kept.append((self.newest[rid], manager, manager.req_to_blocks.pop(rid, [])))
             manager.num_cached_block.pop(rid, None)
 
 
-class HeldKeepAwake(Own):  # type: ignore[misc]
+class HeldKeepAwake(Counted):
     """VLLM-43433: the engine stays awake while blocks of a finished request are held for a transfer."""
 
     def has_finished_requests(self) -> bool:
-        return super().has_finished_requests() or len(self.requests) > len(self.waiting) + len(self.running)
+        noticed: bool = super().has_finished_requests()
+        held = len(self.requests) > len(self.waiting) + len(self.running)
+        if held and not noticed:
+            self.meets(HeldKeepAwake)
+        return noticed or held
 
 
-class FinishedStayFinished(Own):  # type: ignore[misc]
+class FinishedStayFinished(Counted):
     """VLLM-33377: an output does not reach a request that has finished and is held."""
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
@@ -92,30 +120,34 @@ class FinishedStayFinished(Own):  # type: ignore[misc]
             for rid, n in tokens.items()
             if rid in self.requests and not self.requests[rid].is_finished()
         }
+        if any(rid in self.requests for rid in tokens.keys() - live.keys()):
+            self.meets(FinishedStayFinished)
         output = dataclasses.replace(scheduler_output, num_scheduled_tokens=live)
         output.number = scheduler_output.number
         return super().update_from_output(output, model_runner_output)
 
 
-class PreemptedHaveNoDrafts(Own):  # type: ignore[misc]
+class PreemptedHaveNoDrafts(Counted):
     """VLLM-30916: a preempted request carries no drafts."""
 
     def _preempt_request(self, request: Any, timestamp: float) -> None:
         super()._preempt_request(request, timestamp)
+        if request.spec_token_ids:
+            self.meets(PreemptedHaveNoDrafts)
         request.spec_token_ids = []
 
 
-class EncoderBudgetKept(Own):  # type: ignore[misc]
+class EncoderBudgetKept(Counted):
     """VLLM-52482, VLLM-55733: the drop list names no entry that is there; an input gives its share back once."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         size = self.encoder_cache_manager.cache_size
         kind = CrossCache if self.is_encoder_decoder else Cache
-        self.encoder_cache_manager = kind(cache_size=size)
+        self.encoder_cache_manager: Any = kind(cache_size=size)
 
 
-class LoadsHoldBlocks(Own):  # type: ignore[misc]
+class LoadsHoldBlocks(Counted):
     """VLLM-32255, VLLM-46240: who ends during a load keeps the blocks until the load, and a send if there is one, are done."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -143,7 +175,9 @@ class LoadsHoldBlocks(Own):  # type: ignore[misc]
     def _free_blocks(self, request: Any) -> None:
         rid = request.request_id
         self.sending.discard(rid)
-        if rid not in self.ending:
+        if rid in self.ending:
+            self.meets(LoadsHoldBlocks)
+        else:
             super()._free_blocks(request)
 
     def _update_from_kv_xfer_finished(self, kv_connector_output: Any) -> None:
@@ -155,7 +189,7 @@ class LoadsHoldBlocks(Own):  # type: ignore[misc]
         self.finished_recving_kv_req_ids -= done
 
 
-class LoadsHaveRoom(Own):  # type: ignore[misc]
+class LoadsHaveRoom(Counted):
     """VLLM-29877, VLLM-45388: a load has a slot, and what it needs to run afterwards is promised to it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -177,7 +211,11 @@ class LoadsHaveRoom(Own):  # type: ignore[misc]
         running, loads = len(self.running), self.loads()
         full = running + len(loads) >= self.slots
         head = self.waiting.peek_request() if self.waiting else None
-        return running if full and head not in loads else self.slots + len(loads) + 1
+        if not full or head in loads:
+            return self.slots + len(loads) + 1
+        if running < self.slots:
+            self.meets(LoadsHaveRoom)
+        return running
 
     @max_num_running_reqs.setter
     def max_num_running_reqs(self, slots: int) -> None:
@@ -211,7 +249,10 @@ class LoadsHaveRoom(Own):  # type: ignore[misc]
                 whole = self.needs(request, request.num_tokens + later, new_computed_blocks)
                 keep += whole - self.needs(request, start, new_computed_blocks)
             free = self.kv_cache_manager.block_pool.get_num_free_blocks()
-            if self.needs(request, total, new_computed_blocks) + keep > free:
+            needed = self.needs(request, total, new_computed_blocks)
+            if needed + keep > free:
+                if needed <= free:
+                    self.meets(LoadsHaveRoom)
                 return None
         return self.allocate_any(
             request,
@@ -224,9 +265,28 @@ class LoadsHaveRoom(Own):  # type: ignore[misc]
         )
 
 
+class CrossNeedsNoLess(Counted):
+    """A running encoder-decoder request needs no less than nothing for cross attention (else blocks are promised twice)."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for manager in self.kv_cache_manager.coordinator.single_type_managers:
+            if isinstance(manager, CrossAttentionManager):
+                manager.get_num_blocks_to_allocate = partial(
+                    self.at_least_none, manager.get_num_blocks_to_allocate
+                )
+
+    def at_least_none(self, count: Any, *args: Any) -> int:
+        needed: int = count(*args)
+        if needed < 0:
+            self.meets(CrossNeedsNoLess)
+        return max(0, needed)
+
+
 MENDS = (
     LoadsHoldBlocks,
     LoadsHaveRoom,
+    CrossNeedsNoLess,
     FinishedStayFinished,
     SkippedStayInOrder,
     StepsHoldBlocks,

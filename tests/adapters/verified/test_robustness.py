@@ -130,9 +130,9 @@ def test_blocks_of_an_aborted_load_wait_for_every_transfer(order: tuple[str, str
     bench.scheduler.finish_requests("a", bench.aborted)
     assert bench.free == held
     assert bench.scheduler.has_requests()
-    bench.turn(**{order[0]: ("a",)})  # type: ignore[arg-type]
+    bench.turn(**{order[0]: ("a",)})
     assert bench.free == held
-    bench.turn(**{order[1]: ("a",)})  # type: ignore[arg-type]
+    bench.turn(**{order[1]: ("a",)})
     assert bench.free == 31
     assert not bench.broken("CONNECTOR")
 
@@ -181,7 +181,7 @@ def test_a_connector_hook_that_raises_costs_at_most_its_request(hook: str) -> No
     heard += [*bench.turn(), *bench.turn()]
     assert len([o for o in heard if o.request_id == "other" and o.new_token_ids]) == 4
     assert len(ends(heard, "a")) == 1
-    assert [rid for rid in bench.scheduler.requests] == ["other"]
+    assert list(bench.scheduler.requests) == ["other"]
 
 
 def test_a_grammar_that_does_not_compile_ends_its_request_only() -> None:

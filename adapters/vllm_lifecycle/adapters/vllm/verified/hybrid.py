@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from vllm.v1.core.kv_cache_manager import KVCacheBlocks
-from vllm.v1.core.single_type_kv_cache_manager import FullAttentionManager
+from vllm.v1.core.single_type_kv_cache_manager import CrossAttentionManager, FullAttentionManager
 
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.seq import Seq
@@ -91,10 +91,12 @@ class HybridStore:
             raise Refused("grow", f"{seq} has no token to make room for")
         if found and any(self.table(seq)):
             raise Refused("grow", f"{seq} has a table, so it cannot use what a look-up found")
-        if keep:
-            total = seq.computed + (hit.tokens if hit else 0) + external + tokens + lookahead
-            if self.needs(seq, total, hit, encoder_tokens) + keep > self.free:
-                return None
+        total = seq.computed + (hit.tokens if hit else 0) + external + tokens + lookahead
+        self.slide(seq)
+        if self.needs(seq, total, hit, encoder_tokens) + keep > self.free:
+            for manager in self._managers:
+                _ = manager.req_to_blocks[seq.id]  # who tried is listed: see `BlockStore.common_prefix`
+            return None
         self._recount(seq)
         self._growing = seq
         try:
@@ -136,10 +138,13 @@ class HybridStore:
     def needs(self, seq: Seq, total: int, hit: Hit | None = None, encoder_tokens: int = 0) -> int:
         known = [seq.id in manager.req_to_blocks for manager in self._managers]
         found = self.blocks(hit.blocks).blocks if hit is not None else tuple([] for _ in self._managers)
-        needed: int = self.manager.coordinator.get_num_blocks_to_allocate(
-            seq.id, min(total, self.longest), found, encoder_tokens
-        )
-        for manager, had in zip(self._managers, known, strict=True):
+        needed = 0
+        for manager, had, blocks in zip(self._managers, known, found, strict=True):
+            if isinstance(manager, CrossAttentionManager):
+                more = manager.get_num_blocks_to_allocate(seq.id, encoder_tokens, [])
+            else:
+                more = manager.get_num_blocks_to_allocate(seq.id, min(total, self.longest), blocks)
+            needed += max(0, more)
             if not had:
                 manager.req_to_blocks.pop(seq.id, None)
         return needed
