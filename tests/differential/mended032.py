@@ -168,6 +168,41 @@ class LoadsHaveRoom(Own):  # type: ignore[misc]
         )
 
 
+class OnlyComputedIsFound(LoadsHaveRoom):
+    """VLLM-NONE: blocks that a pass was to fill for a request that gives way in the same pass are not found afterwards."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.filling: dict[str, list[int]] = {}
+
+    def known(self, rid: str) -> list[int]:
+        managers = self.kv_cache_manager.coordinator.single_type_managers
+        return [manager.num_cached_block.get(rid, 0) for manager in managers]
+
+    def allocate_slots(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        rid, hit = request.request_id, kwargs.get("new_computed_blocks")
+        before = self.known(rid)
+        if hit is not None and not any(before):
+            before = [len(blocks) for blocks in hit.blocks]
+        made = super().allocate_slots(request, *args, **kwargs)
+        if made is not None and self.known(rid) != before:
+            self.filling.setdefault(rid, before)
+        return made
+
+    def schedule(self, *args: Any) -> Any:
+        output = super().schedule(*args)
+        self.filling.clear()
+        return output
+
+    def _preempt_request(self, request: Any, *args: Any, **kwargs: Any) -> None:
+        rid = request.request_id
+        if rid in self.filling:
+            tables = self.kv_cache_manager.get_block_ids(rid)
+            for table, first, last in zip(tables, self.filling.pop(rid), self.known(rid), strict=True):
+                self.kv_cache_manager.evict_blocks(set(table[first:last]) - {0})
+        super()._preempt_request(request, *args, **kwargs)
+
+
 class ErrorsInOrder(Own):  # type: ignore[misc]
     """Requests that end with an error are told in order of arrival, not in the order of a set."""
 
@@ -180,7 +215,14 @@ class ErrorsInOrder(Own):  # type: ignore[misc]
         return ended
 
 
-MENDS = (LoadsHoldBlocks, LoadsHaveRoom, StepsHoldBlocks, HeldKeepAwake, EncoderBudgetKept, ErrorsInOrder)
+MENDS = (
+    LoadsHoldBlocks,
+    OnlyComputedIsFound,
+    StepsHoldBlocks,
+    HeldKeepAwake,
+    EncoderBudgetKept,
+    ErrorsInOrder,
+)
 
 
 class Scheduler(*MENDS):  # type: ignore[misc]

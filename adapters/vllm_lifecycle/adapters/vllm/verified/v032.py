@@ -355,6 +355,7 @@ class VerifiedScheduler(Verified):
         deferred = len(self.deferred_waiting)
         collector = self.kv_metrics_collector
         perf, self._perf = self._perf, None
+        of_kv, of_encodings = self._answers.transfer_stats if answer is not None else (None, None)
         return SchedulerStats(
             num_running_reqs=running,
             num_waiting_reqs=waiting - deferred,
@@ -365,8 +366,8 @@ class VerifiedScheduler(Verified):
             connector_prefix_cache_stats=self._stats.take_external(),
             kv_cache_eviction_events=collector.drain_events() if collector is not None else [],
             spec_decoding_stats=self._stats.take_drafted(),
-            kv_connector_stats=self._world.connector_stats(answer),
-            ec_connector_stats=self._world.encoder_stats(answer),
+            kv_connector_stats=of_kv,
+            ec_connector_stats=of_encodings,
             cudagraph_stats=answer.cudagraph_stats if answer is not None else None,
             perf_stats=perf,
         )

@@ -54,6 +54,7 @@ class Answers032(Answers):
 
     masks       sampling masks go to the client
     detailed    each step's drafts are told to the client, not only their sums
+    transfer_stats  what the two connectors had to report with the last answer; asked for before their events
     invalid     id -> drafts of the step that the grammar had ruled out
     """
 
@@ -62,6 +63,7 @@ class Answers032(Answers):
     masks = False
     detailed = False
     invalid: Mapping[str, int] = MappingProxyType({})
+    transfer_stats: tuple[Any, Any] = (None, None)
     _answer: Any = None
 
     def process(self, step: Step | None, answer: Any) -> dict[int, list[Any]]:
@@ -75,6 +77,7 @@ class Answers032(Answers):
                 self.world.doomed[seq] = "take_unavailable_requests"
         outputs = super().process(step, answer)
         self.world.encoder_answered(answer.ec_connector_output)
+        self.transfer_stats = self.world.connector_stats(answer), self.world.encoder_stats(answer)
         self._answer = None
         return outputs
 

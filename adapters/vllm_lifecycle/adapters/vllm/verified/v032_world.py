@@ -201,20 +201,27 @@ class Surroundings032(Surroundings):
 
     def encoder_stats(self, answer: Any) -> Any:
         """Statistics of the encoder connector's two sides."""
-        report = answer.ec_connector_output if answer is not None else None
-        stats = report.ec_connector_stats if report else None
-        if self.encoder_connector is not None:
-            own = self.encoder_connector.get_ec_connector_stats()
-            if own is not None and not own.is_empty():
-                stats = own if stats is None else stats.aggregate(own)
+        report, connector = answer.ec_connector_output, self.encoder_connector
+        ask = None if connector is None else connector.get_ec_connector_stats
+        stats = self._together(report.ec_connector_stats if report else None, ask)
         return stats.data if stats else None
 
     def connector_stats(self, answer: Any) -> Any:
         """Statistics of the connector's two sides."""
-        report = answer.kv_connector_output if answer is not None else None
-        stats = report.kv_connector_stats if report else None
-        if self.connector is not None:
-            own = self.connector.get_kv_connector_stats()
-            if own is not None and not own.is_empty():
-                stats = own if stats is None else stats.aggregate(own)
+        report, connector = answer.kv_connector_output, self.connector
+        ask = None if connector is None else connector.get_kv_connector_stats
+        stats = self._together(report.kv_connector_stats if report else None, ask)
         return stats.to_dict() if stats else None
+
+    def _together(self, workers: Any, ask: Callable[[], Any] | None) -> Any:
+        """What the workers' side told, with what the scheduler's side tells."""
+        if ask is None:
+            return workers
+        try:
+            own = ask()
+            if own is None or own.is_empty():
+                return workers
+            return own if workers is None else workers.aggregate(own)
+        except Exception as error:
+            self._breaches.failed("connector statistics", "(none)", Party.CONNECTOR, error)
+            return workers
