@@ -6,16 +6,18 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from tests.adapters.report.samples import NASTY, SAMPLES, finding, report
+from tests.adapters.report.samples import NASTY, SAMPLES, finding, picture, report
 
 from vllm_lifecycle.adapters.cli import forms
 from vllm_lifecycle.adapters.cli.main import main
 from vllm_lifecycle.adapters.report import page
 from vllm_lifecycle.adapters.report.model import Report
+from vllm_lifecycle.spec.check.verdict import Outcome
 
 VERSIONS = {"vllm-lifecycle": "0.1.0"}
 PROVE = ["prove", "a_free_block_is_in_no_table", "--seeds", "1"]
@@ -194,3 +196,28 @@ def test_a_wrong_write_is_one_line_before_the_work(
     assert (out, err.count("\n")) == ("", 1)
     assert told in err
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+
+
+def test_what_never_happens_is_told_after_the_last_call() -> None:
+    never = replace(finding(3), picture=replace(picture(3), lasting=True))
+    document = Document(page.html(report(never), VERSIONS))
+    words = " ".join("".join(document.words).split())
+    assert "length 2 calls" in words
+    assert "✗ never" in words
+    [data] = [json.loads(text) for kind, text in document.scripts if kind]
+    assert [m["title"] for m in data["moments"]] == ["call 1 of 2", "call 2 of 2", "after the last call"]
+    assert [m["falls"] for m in data["moments"]] == [False, False, True]
+
+
+def test_what_repeats_for_ever_is_marked_as_a_whole() -> None:
+    loop = replace(finding(4), picture=replace(picture(4), loop=1))
+    text = page.html(report(loop), VERSIONS)
+    assert "grid-column: 3 / span 3" in text
+    assert text.count("✗ for ever") == 1
+
+
+def test_a_replay_that_holds_marks_nothing() -> None:
+    held = replace(finding(2), outcome=Outcome.HOLDS, picture=replace(picture(2), falls=False))
+    text = page.html(report(held), VERSIONS)
+    assert "shade falls" not in text
+    assert "✗ falls" not in text

@@ -31,7 +31,7 @@ def case(verdict: Verdict, place: str) -> dict[str, Any]:
     assert picture is not None
     groups, rows = _groups(lanes.groups(picture), picture)
     falls = _falls(picture)
-    steps = len(picture.moments)
+    steps = len(picture.moments) - picture.lasting
     return {
         "id": place,
         "claim": verdict.claim,
@@ -39,7 +39,7 @@ def case(verdict: Verdict, place: str) -> dict[str, Any]:
         "hint": f"{steps} {'call' if steps == 1 else 'calls'}, {verdict.scope}",
         **_told(verdict),
         "facts": list(_facts(verdict, steps)),
-        "columns": [_column(n, m, falls) for n, m in enumerate(picture.moments)],
+        "columns": [_column(n, m, picture) for n, m in enumerate(picture.moments)],
         "falls": {"column": falls.start + 2, "length": len(falls)} if falls else None,
         "groups": groups,
         "rows": rows,
@@ -59,6 +59,8 @@ def _told(verdict: Verdict) -> dict[str, str]:
 def falls_text(verdict: Verdict, picture: Picture) -> str:
     """The sentence at the moment of the violation."""
     name = words.property_of(verdict)
+    if picture.lasting:
+        return f"{name}: it never happens"
     return f"{name} falls here" if picture.loop is None else f"{name}: this goes on for ever"
 
 
@@ -86,17 +88,29 @@ def _facts(verdict: Verdict, steps: int) -> Iterator[tuple[str, str]]:
     yield "length", f"{steps} {'call' if steps == 1 else 'calls'}"
 
 
-def _column(place: int, moment: Moment, falls: range) -> dict[str, Any]:
-    told = "for ever" if len(falls) > 1 else "falls"
-    breach = f"\nbreaks the contract: {moment.breach}" if moment.breach else ""
+def _column(place: int, moment: Moment, picture: Picture) -> dict[str, Any]:
+    falls, breach = _falls(picture), f"\nbreaks the contract: {moment.breach}" if moment.breach else ""
+    mark = "never" if picture.lasting else "falls" if picture.loop is None else "for ever"
     return {
+        "number": "after" if _beyond(place, picture) else str(place + 1),
         "call": moment.call,
         "name": moment.call.partition("(")[0],
-        "tip": f"{place + 1}. {moment.call}{breach}",
+        "tip": f"{_title(place, picture)}: {moment.call}{breach}",
         "breach": moment.breach,
         "changes": moment.changes,
-        "falls": told if falls and place == falls.start else "",
+        "falls": mark if falls and place == falls.start else "",
     }
+
+
+def _beyond(place: int, picture: Picture) -> bool:
+    return picture.lasting and place == len(picture.moments) - 1
+
+
+def _title(place: int, picture: Picture) -> str:
+    """How a moment is called."""
+    if _beyond(place, picture):
+        return "after the last call"
+    return f"call {place + 1} of {len(picture.moments) - picture.lasting}"
 
 
 def _groups(found: Iterable[lanes.Group], picture: Picture) -> tuple[list[dict[str, Any]], int]:
@@ -135,6 +149,7 @@ def _bar(lane: str, bar: lanes.Bar, row: int) -> dict[str, Any]:
 def _moments(picture: Picture, falls: range) -> Iterator[dict[str, Any]]:
     for place, (moment, frame) in enumerate(zip(picture.moments, lanes.observed(picture), strict=True)):
         yield {
+            "title": _title(place, picture),
             "call": moment.call,
             "changes": list(moment.changes),
             "breach": moment.breach,

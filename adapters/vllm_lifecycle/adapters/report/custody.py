@@ -82,6 +82,8 @@ class Picture:
     """Requests and blocks for which the property falls."""
     loop: int | None = None
     """Index of the first moment that repeats for ever; the number of moments when the run just stops."""
+    lasting: bool = False
+    """The last moment stands for all that comes after the last call, in which what should happen never does."""
     falls: bool = True
     """Whether the property falls at all: a replay shows what holds too."""
 

@@ -52,14 +52,15 @@ class Finding:
     outlook: str = ""
     kind: str = ""
     """Tells different mechanisms of one claim apart."""
+    occasion: str = ""
+    """The kind of call from outside on which it fell, an answer also by what it carries."""
     picture: Picture | None = field(default=None, compare=False, repr=False)
     """Who held which block after each call."""
 
     @property
     def key(self) -> tuple[str, str, str, str]:
         """Findings with the same key are one finding: claim, line, the call from outside that led there, mechanism."""
-        call = self.outlook or (type(self.events[-1]).__name__ if self.events else "")
-        return self.claim, self.site, call, self.kind
+        return self.claim, self.site, self.occasion, self.kind
 
     @property
     def known_as(self) -> tuple[str, str, str, str]:
@@ -139,8 +140,9 @@ def tell(shop: Workshop, target: str, failure: Failure, site: str) -> Finding:
         events=failure.events,
         steps=tuple(steps),
         kind=failure.kind,
+        occasion=failure.after,
         outlook=outlook,
-        picture=Picture(tuple(moments), custody.subjects(failure.subject)),
+        picture=Picture(tuple(moments), custody.subjects(failure.subject), lasting=bool(outlook)),
     )
 
 

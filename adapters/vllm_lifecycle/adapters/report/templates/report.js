@@ -35,10 +35,10 @@
     li.append(make("strong", "", name), " ", more);
     return li;
   };
-  const describe = (moment, number, count, falls) => {
+  const describe = (moment, falls) => {
     const parts = [];
     const what = make("div", "what");
-    what.append(`Call ${number} of ${count}: `, make("code", "", moment.call));
+    what.append(`${moment.title[0].toUpperCase()}${moment.title.slice(1)}: `, make("code", "", moment.call));
     if (moment.breach) what.append(make("p", "alarm", `⚠ breaks the contract: ${moment.breach}`));
     if (moment.falls) what.append(make("p", "alarm", `✗ ${falls}`));
     parts.push(what);
@@ -69,10 +69,10 @@
       picture.dataset.at = at;
       shade.style.gridColumn = String(at + 1);
       calls.forEach((call, i) => (i + 1 === at ? call.setAttribute("aria-current", "step") : call.removeAttribute("aria-current")));
-      picture.querySelector(".at").textContent = `call ${at} of ${count}`;
+      picture.querySelector(".at").textContent = data.moments[at - 1].title;
       picture.querySelector('[data-go="first"]').disabled = picture.querySelector('[data-go="back"]').disabled = at === 1;
       picture.querySelector('[data-go="last"]').disabled = picture.querySelector('[data-go="on"]').disabled = at === count;
-      state.replaceChildren(...describe(data.moments[at - 1], at, count, data.falls));
+      state.replaceChildren(...describe(data.moments[at - 1], data.falls));
       if (scroll) {
         const call = calls[at - 1];
         const label = picture.querySelector(".corner").offsetWidth;
