@@ -20,7 +20,7 @@ from vllm_lifecycle.spec.lang.compiled import Program
 from vllm_lifecycle.spec.lang.evaluate import Domain
 from vllm_lifecycle.spec.lang.packed import Packed
 from vllm_lifecycle.spec.lifecycles.system import SYSTEM
-from vllm_lifecycle.spec.lifecycles.vocabulary import Kind, Row, Status, Transfer
+from vllm_lifecycle.spec.lifecycles.vocabulary import OVER, Kind, Row, Status, Transfer
 from vllm_lifecycle.statemachine.kernel.correspondence import CORRESPONDS
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
 from vllm_lifecycle.statemachine.kernel.paged import PagedStore
@@ -51,9 +51,10 @@ def program(requests: int, blocks: int, steps: int, *features: str) -> Program:
         "Block": tuple(range(1, blocks + 1)),
         "Step": tuple(range(steps)),
     }
+    stage = int("handoff" in features)
     constants = {
         "max_tokens": 3, "max_num_seqs": requests, "pool_blocks": blocks, "encoder_budget": 1, "max_want": 1,
-        "max_requests": requests, "kv_connector": 1, "handoff_stage": 0,
+        "max_requests": requests, "kv_connector": 1, "handoff_stage": stage,
     }  # fmt: skip
     return Program(machine(*features), Domain(individuals, constants, {"Status": (Status.FINISHED_STOPPED,)}))
 
@@ -102,10 +103,11 @@ class Lockstep:
             found["announced", (r,)] = seq is not None and seq.announced
             found["kv_holding", (r,)] = seq is not None and seq.held_kv
             found["notice", (r,)] = r in kernel.notices
-            for kind, transfer in ((Kind.RECEIVE, seq and seq.receive), (Kind.SEND, seq and seq.send)):
+            found["triggered", (r,)] = seq is not None and seq.triggered and seq.status not in OVER
+            for kind, transfer in _transfers(seq):
                 found["transfer", (r, kind)] = _state(transfer) if transfer else Transfer.NONE
                 held: list[int] = []
-                if transfer and transfer.state is Transfer.ACTIVE:
+                if transfer and transfer.state in (Transfer.NEEDED, Transfer.ACTIVE):
                     held = transfer.hold.blocks[0] if transfer.hold else seq.table
                 for b in self.blocks:
                     found["pinned", (r, kind, b)] = b in held
@@ -221,6 +223,13 @@ class Lockstep:
         return ", ".join(
             f"{n}{list(a)}={v}" for (n, a), v in zip(self.spec.layout.cells, state, strict=True) if v
         )
+
+
+def _transfers(seq: Seq | None) -> tuple[tuple[Kind, Any], ...]:
+    """The transfers of an incarnation, by kind."""
+    if seq is None:
+        return tuple((kind, None) for kind in Kind)
+    return (Kind.RECEIVE, seq.receive), (Kind.SEND, seq.send), (Kind.HANDOFF, seq.handoff)
 
 
 def _state(transfer: Any) -> Transfer:

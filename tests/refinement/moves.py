@@ -9,6 +9,7 @@ from tests.refinement.lockstep import Lockstep
 
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
 from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
+from vllm_lifecycle.statemachine.kernel.handoffs import HandoffKernel
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.steps import Row
@@ -106,6 +107,8 @@ class Driver:
                     yield f"continue {seq.id} {n}", partial(self.go_on, seq, n)
             if seq.status is Status.RUNNING and "preemption" in self.features:
                 yield f"preempt {seq.id}", partial(self.preempt, seq)
+            if "handoff" in self.features:
+                yield f"ship {seq.id}", partial(twin.do, "ship_handoff", partial(self._ship, seq), r=seq.id)
         yield "dispatch", self.dispatch
 
     def _update(self) -> Iterator[Move]:
@@ -117,6 +120,12 @@ class Driver:
                 yield f"sent {r}", partial(self.signal, "send_finished", r)
                 if "load_failure" in self.features:
                     yield f"failed {r}", partial(self.fail_load, r)
+        if "handoff" in self.features:
+            for seq in list(self.twin.kernel.seqs.values()):
+                for n in range(1, seq.computed + 1):
+                    yield f"trigger {seq.id} {n}", partial(self.trigger, seq, n)
+            for r in self.twin.requests:
+                yield f"acknowledged {r}", partial(self.signal, "handoff_acknowledged", r)
         if not rows:
             yield "end of update", self.end
             return
@@ -228,6 +237,18 @@ class Driver:
         self.answered = None
         del self.twin.flights[k]
         self.twin.move("finish_update", k=k)
+
+    def trigger(self, seq: Seq, n: int) -> object:
+        call = partial(self._handing().trigger_handoff, seq, n)
+        return self.twin.do("trigger_handoff", call, r=seq.id, snapshot=frozenset(seq.table[:n]))
+
+    def _ship(self, seq: Seq) -> int:
+        self._handing().ship_handoff(seq)
+        return 1
+
+    def _handing(self) -> HandoffKernel:
+        assert isinstance(self.twin.kernel, HandoffKernel)
+        return self.twin.kernel
 
     def signal(self, name: str, r: str) -> object:
         return self.twin.do(name, partial(getattr(self.twin.kernel, name), r), r=r)

@@ -10,6 +10,8 @@ from tests.refinement.lockstep import Lockstep, Mismatch
 from tests.refinement.moves import Driver
 
 from vllm_lifecycle.spec.lang.compiled import Program
+from vllm_lifecycle.statemachine.kernel.handoffs import HandoffKernel
+from vllm_lifecycle.statemachine.kernel.kernel import Kernel
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
 
 
@@ -35,8 +37,7 @@ def freeze(driver: Driver) -> bytes:
 
 def thaw(spec: Program, frozen: bytes, sizes: tuple[int, ...]) -> Driver:
     """A pair of its own in that state."""
-    twin = Lockstep.__new__(Lockstep)
-    twin.__init__(spec)  # type: ignore[misc]
+    twin = Lockstep(spec)
     driver = Driver(twin, sizes)
     twin.kernel, twin.state, twin.flights, twin.building, driver.rows, driver.answered = pickle.loads(frozen)
     twin.kernel._finishing = twin.answer
@@ -64,10 +65,15 @@ def identity(driver: Driver) -> object:
     )
 
 
+def pair(spec: Program) -> Lockstep:
+    """A kernel of the kind that the features ask for."""
+    return Lockstep(spec, HandoffKernel if "handoff" in spec.machine.features else Kernel)
+
+
 def explore(spec: Program, sizes: tuple[int, ...] = (1, 2), limit: int = 10**9) -> Found:
     """Breadth first; Mismatch with the shortest sequence of moves to the first disagreement."""
     found = Found()
-    first = Driver(Lockstep(spec), sizes)
+    first = Driver(pair(spec), sizes)
     seen = {identity(first)}
     queue: deque[tuple[bytes, tuple[str, ...]]] = deque([(freeze(first), ())])
     while queue:

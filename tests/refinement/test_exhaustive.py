@@ -10,14 +10,25 @@ from tests.refinement.conftest import compiled
 from tests.refinement.search import explore
 
 from vllm_lifecycle.statemachine.kernel.correspondence import CORRESPONDS
-from vllm_lifecycle.statemachine.kernel.kernel import Kernel
+from vllm_lifecycle.statemachine.kernel.handoffs import HandoffKernel
 
 SCOPES = {
-    "one request, two steps in flight, preempted": ((1, 2, 2), ("core", "preemption"), (1,), (10150, 18875, 2367)),
+    "one request, two steps in flight, preempted": (
+        (1, 2, 2),
+        ("core", "preemption"),
+        (1,),
+        (10150, 18875, 2367),
+    ),
     "prefix cache": ((1, 2, 1), ("core", "prefix", "preemption"), (1, 2), (1574, 3164, 880)),
     "load, send and failure": ((1, 2, 1), ("core", "load", "send", "load_failure"), (2,), (3633, 6905, 4577)),
     "grammar and resets": ((1, 2, 1), ("core", "grammar", "reset", "prefix"), (1,), (1436, 4203, 838)),
-    "two requests": ((2, 1, 1), ("core", "preemption"), (1,), (0, 0, 0)),
+    "two requests": ((2, 1, 1), ("core",), (1,), (3311, 7363, 1376)),
+    "hand-off, send and receive": (
+        (1, 2, 1),
+        ("core", "handoff", "send", "load", "preemption"),
+        (2,),
+        (0, 0, 0),
+    ),
 }
 """Name -> requests x blocks x steps, features, prompt lengths, and (states, moves made, moves refused)."""
 
@@ -34,5 +45,5 @@ def test_the_table_names_operations_and_actions_that_exist():
 
     actions = {action.name for action in SYSTEM.actions}
     for operation, names in CORRESPONDS.items():
-        assert callable(getattr(Kernel, operation))
+        assert callable(getattr(HandoffKernel, operation))
         assert set(names) <= actions, operation

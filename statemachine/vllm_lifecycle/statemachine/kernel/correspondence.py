@@ -33,5 +33,8 @@ CORRESPONDS: dict[str, tuple[str, ...]] = {
     "reset": ("reset_prefix_cache", "refuse_reset"),
     "preempt_all": ("begin_forced_reset", "preempt_for_reset"),
     "forget_cache": ("complete_forced_reset",),
+    "trigger_handoff": ("trigger_handoff",),
+    "ship_handoff": ("ship_handoff",),
+    "handoff_acknowledged": ("acknowledge_handoff", "refuse_unmatched_report"),
 }
-"""Method of `Kernel` -> actions of the specification that it can be, by the state it finds."""
+"""Method of `Kernel` (or `HandoffKernel`) -> actions of the specification that it can be, by the state it finds."""

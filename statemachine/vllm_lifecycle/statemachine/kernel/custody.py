@@ -95,8 +95,10 @@ class Custody:
             seq.send = None
         else:
             seq.handoff = None
-        if transfer.hold is not None:
-            self.steps.release_after(seq.last_step, transfer.hold)
+        if transfer.hold is not None and transfer.kind is Kind.HANDOFF:
+            self.store.let_go(transfer.hold)  # its references are its own: the table's end is another matter
+        elif transfer.hold is not None:
+            self.steps.release_after(seq.last_step, transfer.hold)  # these were the table's
         if seq.status in _OVER:
             self._free_id(seq)
 

@@ -59,7 +59,7 @@ class Seq:
     reason      how it ended, while it waits for a transfer
     chunk       its newest row left known tokens to compute
     announced   a worker was told of it; held_kv: waits with a table (after a load)
-    receive, send, handoff   its transfers that are not over
+    receive, send, handoff   its transfers that are not over; triggered: its hand-off was asked for while it ran
     lockstep    the lockstep decoders when it is one of them: `computed`, `placeholders`, `in_flight` and `last_step` are kept
                 for all of them together then, and `computed_now`, `awaited_now` are what to read
     """
@@ -68,7 +68,7 @@ class Seq:
         "announced", "arrival", "cached_blocks", "cached_tokens", "chunk", "computed", "deliver_from", "drafts", "epoch",
         "external", "handoff", "hashes", "held_kv", "id", "in_flight", "last_step", "limit", "lockstep", "lora", "outputs",
         "payload", "placeholders", "preemptions", "priority", "prompt", "reason", "receive", "run", "send", "skip_cache",
-        "status", "table", "tokens",
+        "status", "table", "tokens", "triggered",
     )  # fmt: skip
 
     def __init__(
@@ -118,6 +118,7 @@ class Seq:
         self.receive: Transfer | None = None
         self.send: Transfer | None = None
         self.handoff: Transfer | None = None
+        self.triggered = False
         self.lockstep: Lockstep | None = None
 
     @property

@@ -14,19 +14,27 @@ from vllm_lifecycle.statemachine.kernel.hold import Hold
 class Transfer:
     """A receive, a send or a hand-off of one incarnation.
 
-    state   ACTIVE from its start; DONE or FAILED once a receive has reported and the request has not yet been told
+    state   NEEDED until a hand-off is shipped, ACTIVE while it is under way; DONE or FAILED once a receive has reported and the
+            request has not yet been told
     hold    the blocks that it holds by itself; None while the request's own table holds them
     valid   tokens of a receive that came whole; None for all of them
+    tokens  length of a hand-off's snapshot
     since   the clock of the kernel when it began, for a deadline
     """
 
-    __slots__ = ("hold", "kind", "since", "state", "valid")
+    __slots__ = ("hold", "kind", "since", "state", "tokens", "valid")
 
     def __init__(
-        self, kind: Kind, state: State = State.ACTIVE, hold: Hold | None = None, since: float = 0.0
+        self,
+        kind: Kind,
+        state: State = State.ACTIVE,
+        hold: Hold | None = None,
+        since: float = 0.0,
+        tokens: int = 0,
     ) -> None:
         self.kind = kind
         self.state = state
         self.hold = hold
         self.valid: int | None = None
         self.since = since
+        self.tokens = tokens
