@@ -7,6 +7,7 @@ examples in every run; HYPOTHESIS_PROFILE=default makes it look further.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Generator
 from typing import Any
 
@@ -15,6 +16,9 @@ from hypothesis import settings
 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+# vLLM keeps what it learned of a model class in one file for all releases; kept apart, they do not overwrite each other's.
+os.environ.setdefault("VLLM_CACHE_ROOT", f"{sys.prefix}/cache/vllm")
 
 PROMISED = "VLLM_LIFECYCLE_REQUIRE_VLLM"
 BROWSER = "VLLM_LIFECYCLE_REQUIRE_BROWSER"
@@ -27,7 +31,7 @@ def pytest_runtest_makereport(
     """A skipped test fails where what it needs was promised: the real vLLM (see scripts/test), a browser (see .ci/run)."""
     report = yield
     xfail = hasattr(report, "wasxfail")
-    for promise, marker in ((PROMISED, "vllm"), (BROWSER, "browser")):
+    for promise, marker in ((PROMISED, "vllm"), (PROMISED, "inference"), (BROWSER, "browser")):
         if report.skipped and not xfail and os.environ.get(promise) and item.get_closest_marker(marker):
             report.outcome = "failed"
             report.longrepr = f"skipped although {promise} is set: {report.longrepr}"

@@ -10,6 +10,8 @@ import pytest
 pytest.importorskip("vllm_omni")
 
 from vllm_lifecycle.adapters.vllm.config import Workshop
+from vllm_lifecycle.adapters.vllm.contract import LEGAL, judge
+from vllm_lifecycle.adapters.vllm.driver import Driver
 from vllm_lifecycle.adapters.vllm.events import (
     GHOST,
     Abort,
@@ -18,6 +20,7 @@ from vllm_lifecycle.adapters.vllm.events import (
     Answer,
     Chunk,
     Event,
+    Refuse,
     Report,
     Reset,
     Schedule,
@@ -39,6 +42,8 @@ LINKED = Scope("linked", requests=3, adds=9, handoff="end", late_acknowledgement
 DEEP = Scope("deep", adds=9, depth=2, handoff="prefill_finished", blocks=5)
 CHUNKS = Scope("chunks", requests=3, adds=9, chunks=True)
 ONE_SLOT = Scope("one slot", requests=2, adds=9, chunks=True, slots=1)
+REFUSING = Scope("refusing", adds=9, chunks=True, refusals=True)
+TIGHT = Scope("tight", adds=9, chunks=True, blocks=4)
 CHUNKS_LINKED = Scope("chunks, linked", adds=9, chunks=True, connector=True)
 
 
@@ -69,7 +74,6 @@ HEALTHY: dict[str, tuple[Scope, tuple[Event, ...]]] = {
         PROMPT,
         (add("r1", answer=9, family=1), S, A, S, A, add(answer=9), S, A, S, A),
     ),
-    "the sentinel": (TOKEN, (add(answer=3), S, Answer(sentinel="r0"), S, Acknowledge("r0"), A, S, A)),
     "a chunk before it is asked for": (CHUNKS, (add(), Chunk("r0", True), S, A, S, A, S, A)),
     "chunks one by one": (
         CHUNKS,
@@ -90,6 +94,16 @@ def test_nothing_is_reported_on(name: str) -> None:
 
 TOUCHED = "a_free_block_is_not_touched_by_a_transfer"
 DEFECTS: dict[str, tuple[Scope, tuple[Event, ...], str]] = {
+    "a snapshot at a token ends before it": (
+        TOKEN,
+        (add(answer=3), S, Answer(sentinel="r0"), S, Acknowledge("r0"), A, S, A),
+        "a_snapshot_at_a_token_holds_that_token",
+    ),
+    "a chunk that the transport refused": (
+        REFUSING,
+        (add(answer=3), Chunk("r0", True), S, A, Refuse(), S, A),
+        "a_chunk_that_is_not_taken_is_sent_again",
+    ),
     "an acknowledgement is lost with a step without tokens": (
         END,
         (add(answer=1), S, A, S, A),
@@ -136,3 +150,46 @@ DEFECTS: dict[str, tuple[Scope, tuple[Event, ...], str]] = {
 def test_is_caught(name: str) -> None:
     scope, events, claim = DEFECTS[name]
     assert claim in [failure.claim for failure in play_all(shop(scope), events)]
+
+
+def test_a_chunk_that_is_taken_is_no_finding() -> None:
+    events = (add(answer=3), Chunk("r0", True), S, A, S, A, S, A)
+    assert play_all(shop(REFUSING), events) == []
+
+
+def test_a_trigger_and_a_natural_stop_in_one_update_ship_once() -> None:
+    driver = Driver(shop(LATE))
+    driver.run((add(answer=1), S, A))
+    assert driver.truth.lives["r0"].handoffs == 1
+    driver.run((S, Acknowledge("r0"), A, S, A))
+    assert driver.truth.lives["r0"].handoffs == 1 and driver.snapshot().free_count == LATE.blocks
+
+
+def test_blocks_that_an_acknowledgement_freed_are_not_freed_again() -> None:
+    driver = Driver(shop(LATE_END))
+    driver.run((add(answer=1), S, A, S, Acknowledge("r0"), A))
+    before = driver.snapshot()
+    assert before.free_count == LATE_END.blocks
+    driver.scheduler.kv_cache_manager.free(driver.truth.lives["r0"].request)
+    after = driver.snapshot()
+    assert (after.free, after.free_count, after.references) == (
+        before.free,
+        before.free_count,
+        before.references,
+    )
+
+
+def test_the_chunk_gate_leaves_a_preempted_request_preempted() -> None:
+    driver = Driver(shop(TIGHT))
+    driver.run((add("r0", 8, 4), add("r1", 8, 4, family=1)))
+    told: dict[str, list[str]] = {"r0": [], "r1": []}
+    for turn in range(20):
+        for event in (Chunk("r0", turn > 5), Chunk("r1", turn > 5), S, A):
+            if judge(driver, event) == LEGAL:
+                driver.apply(event)
+            for view in driver.snapshot().requests:
+                if told[view.rid][-1:] != [view.status]:
+                    told[view.rid].append(view.status)
+    assert "PREEMPTED" in told["r1"]
+    after = told["r1"][told["r1"].index("PREEMPTED") :]
+    assert "WAITING" not in after, told

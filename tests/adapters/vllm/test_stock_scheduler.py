@@ -50,6 +50,7 @@ TWO_GROUPS = Scope("two groups", adds=9, connector=True, groups=2)
 IMAGES = Scope("images", adds=9, encoder="decoder-only")
 ENCODER = Scope("encoder", adds=9, encoder="encoder-decoder")
 DRAFTS = Scope("drafts", adds=9, drafts=2)
+GUESSING = Scope("guessing", adds=9, blocks=4, drafts=2, look_ahead=True)
 CLASSES = Scope("classes", adds=9, requests=3, slots=3, blocks=6, policy="priority")
 
 
@@ -66,6 +67,10 @@ def add(rid: str = "r0", prompt: int = 6, answer: int = 2, **more: Any) -> Add:
 
 
 HEALTHY: dict[str, tuple[Scope, tuple[Event, ...]]] = {
+    "a preemption while output is in flight": (
+        GUESSING,
+        (Add("r0", 8, 2, family=1), Add("r1", 8, 2, family=2), S, S),
+    ),
     "a request lives and ends": (PLAIN, (add(), S, A, S, A)),
     "two requests share a prefix in the step that computes it": (PLAIN, (add(), add("r1"), S, A, S, A)),
     "a free block keeps its content and is hit again": (PLAIN, (add(), S, A, Abort("r0"), add("r1"), S, A)),

@@ -15,7 +15,7 @@ from vllm_lifecycle.adapters.vllm.config import Unusable, load_class, vllm_versi
 from vllm_lifecycle.adapters.vllm.correspondence import TABLE, MissingSeam, readers
 from vllm_lifecycle.adapters.vllm.events import Abort, Add, Answer, Report, Schedule, describe, party
 from vllm_lifecycle.adapters.vllm.portfolio import PORTFOLIO
-from vllm_lifecycle.adapters.vllm.questions import POLICY
+from vllm_lifecycle.adapters.vllm.questions import POLICY, PROMISES
 from vllm_lifecycle.adapters.vllm.scope import Match, Scope
 from vllm_lifecycle.adapters.vllm.verdicts import GOES_ON, LEAK, QUESTIONS, STUCK, SURVIVAL, SURVIVES, Judge
 from vllm_lifecycle.spec.lang.evaluate import Context, Domain, assignments, evaluate
@@ -46,7 +46,7 @@ def test_every_claim_is_judged_or_excused() -> None:
 
 
 def test_claims_that_the_explorer_names_are_claims_of_the_specification() -> None:
-    for name in (STUCK, LEAK, GOES_ON, SURVIVES, *SURVIVAL, *(QUESTIONS - POLICY)):
+    for name in (STUCK, LEAK, GOES_ON, SURVIVES, *SURVIVAL, *(QUESTIONS - POLICY - PROMISES)):
         assert SYSTEM.claim(name).name == name
 
 

@@ -94,7 +94,7 @@ def in_scope(**values: Any) -> Recogniser:
 
     def check(f: Found) -> bool:
         return all(
-            bool(f.scope[name]) == value if isinstance(value, bool) else f.scope[name] == value
+            bool(f.scope.get(name)) == value if isinstance(value, bool) else f.scope.get(name) == value
             for name, value in values.items()
         )
 

@@ -8,6 +8,7 @@ chunks or puts them back.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 from vllm_lifecycle.adapters.vllm.contract import LEGAL
@@ -32,12 +33,24 @@ class Chunks:
         self.ended: set[Owner] = set()
         self.in_hand: list[Any] = []
         """Requests that the receiving loop has taken and not yet put back."""
+        self.lost: list[str] = []
+        """Whose chunks the transport refused and the sending loop forgot."""
 
     @property
     def store(self) -> ChunkStore:
         """What the adapter reads from."""
         found: ChunkStore = self.adapter.connector
         return found
+
+    def send(self) -> None:
+        """The sending loop goes on: each output waiting to be sent is tried once; its errors are logged and dropped."""
+        waiting = self.adapter._pending_save_reqs
+        for task in [waiting.popleft() for _ in range(len(waiting))]:
+            refused = self.store.refuses
+            with suppress(Exception):
+                self.adapter._send_single_request(task)
+            if refused and not self.store.refuses and task not in waiting:
+                self.lost.append(task["request"].request_id)
 
     def observe(self) -> None:
         """The receiving loop goes on: what it has in hand is looked up, then it takes what is polled for next.
@@ -108,5 +121,7 @@ class Chunks:
             tuple(sorted(adapter.finished_requests)),
             tuple(sorted(adapter.get_req_chunk.items())),
             tuple(sorted(tuple(key.rsplit("_", 2)) for key in self.store.chunks)),
+            tuple(self.lost),
+            (self.store.refuses, len(adapter.put_req_chunk)),
             tuple((owner[0], self.produced[owner], owner in self.ended) for owner in owners),
         )

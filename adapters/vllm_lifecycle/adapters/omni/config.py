@@ -30,6 +30,8 @@ class ChunkStore:
 
     def __init__(self, extra: Any = None) -> None:
         self.chunks: dict[str, dict[str, Any]] = {}
+        self.refuses = False
+        """Whether the next chunk for the next stage is refused."""
 
     def get(
         self, former: str, this: str, key: str, metadata: Any = None
@@ -38,9 +40,17 @@ class ChunkStore:
         chunk = self.chunks.pop(key, None)
         return None if chunk is None else (chunk, 1)
 
-    def put(self, this: str, following: str, key: str, data: Any) -> tuple[bool, int, None]:
-        """Take a chunk for the next stage."""
-        return True, 1, None
+    def put(self, from_stage: str, to_stage: str, put_key: str, data: Any) -> tuple[bool, int, None]:
+        """Take a chunk for the next stage, or refuse it once."""
+        taken, self.refuses = not self.refuses, False
+        return taken, int(taken), None
+
+
+def next_stage_input(
+    transfer_manager: Any, pooling_output: Any, request: Any, is_finished: bool
+) -> dict[str, Any]:
+    """What is sent to the next stage for one output: that there is one."""
+    return {"request": request.request_id, "finished": is_finished}
 
 
 def configure(config: Any, scope: Scope) -> None:
@@ -56,6 +66,7 @@ def configure(config: Any, scope: Scope) -> None:
         "worker_type": "ar",
         "stage_id": STAGE,
         "stage_connector_config": {"name": STORE, "extra": {}},
+        "custom_process_next_stage_input_func": f"{__name__}.next_stage_input" if scope.refusals else None,
     }
     for name, value in settings.items():
         object.__setattr__(config.model_config, name, value)

@@ -7,11 +7,14 @@ from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 from vllm_lifecycle.adapters.vllm.binding import Observed
+from vllm_lifecycle.adapters.vllm.contract import LEGAL
 from vllm_lifecycle.adapters.vllm.driver import Driver
-from vllm_lifecycle.adapters.vllm.events import Acknowledge, Chunk, Event
+from vllm_lifecycle.adapters.vllm.events import Acknowledge, Chunk, Event, Refuse
 from vllm_lifecycle.adapters.vllm.extension import Extension
+from vllm_lifecycle.adapters.vllm.questions import SNAPSHOT, TAKEN
 from vllm_lifecycle.adapters.vllm.scope import Scope
 from vllm_lifecycle.adapters.vllm.truth import Step
+from vllm_lifecycle.adapters.vllm.violation import Violation
 from vllm_lifecycle.spec.lang.sparse import Cells
 
 from .bound import BOUND
@@ -52,6 +55,7 @@ class Omni(Extension):
         """New marks; one turn of the receiving loop."""
         self.handoffs.observe()
         if self.chunks:
+            self.chunks.send()
             self.chunks.observe()
 
     def dispatched(self, step: Step) -> None:
@@ -62,12 +66,18 @@ class Omni(Extension):
         """The answer may carry acknowledgements."""
         self.handoffs.answering(step, answer)
 
+    def carried(self) -> tuple[str, ...]:
+        """Acknowledgements."""
+        return ("acknowledgement",) if self.handoffs.carries else ()
+
     def candidates(self) -> Iterator[Event]:
         """Acknowledgements and chunks."""
         if self.driver.scope.handoff:
             yield from self.handoffs.candidates()
         if self.chunks:
             yield from self.chunks.candidates()
+            if self.driver.scope.refusals:
+                yield Refuse()
 
     def judge(self, event: Event) -> str | None:
         """The contract's word on acknowledgements and chunks."""
@@ -76,6 +86,8 @@ class Omni(Extension):
                 return self.handoffs.judge(event)
             case Chunk() if self.chunks:
                 return self.chunks.judge(event)
+            case Refuse() if self.chunks and not (self.chunks.store.refuses or self.chunks.lost):
+                return LEGAL
         return None
 
     def apply(self, event: Event) -> None:
@@ -85,6 +97,16 @@ class Omni(Extension):
                 self.handoffs.acknowledge(event)
             case Chunk() if self.chunks:
                 self.chunks.arrive(event)
+            case Refuse() if self.chunks:
+                self.chunks.store.refuses = self.driver.truth.mishap = True
+
+    def promises(self) -> list[Violation]:
+        """Snapshots are as long as the code's own words say; no chunk is dropped without a word."""
+        lost = self.chunks.lost if self.chunks else ()
+        return [
+            *(Violation(SNAPSHOT, rid, text) for rid, text in self.handoffs.short.items()),
+            *(Violation(TAKEN, rid, f"the chunk of {rid} that was refused is forgotten") for rid in lost),
+        ]
 
     def owed(self) -> list[Event]:
         """What a fair worker and a fair former stage do now."""

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from vllm_lifecycle.adapters.vllm.config import SENTINEL_TOKEN
 from vllm_lifecycle.adapters.vllm.contract import LEGAL
 from vllm_lifecycle.adapters.vllm.driver import Driver
 from vllm_lifecycle.adapters.vllm.events import GHOST, Acknowledge
-from vllm_lifecycle.adapters.vllm.truth import Step, Transfer
+from vllm_lifecycle.adapters.vllm.truth import Life, Step, Transfer
 
 from .seams import Seams
 
@@ -33,6 +34,8 @@ class Handoffs:
         self.marked: set[str] = set()
         self.shipped: dict[int, tuple[str, ...]] = {}
         self.mail: list[str] = []
+        self.short: dict[str, str] = {}
+        """Snapshots at a token that end before it, until they are shipped."""
 
     def observe(self) -> None:
         """Write down hand-offs that were marked since the last look."""
@@ -46,7 +49,20 @@ class Handoffs:
             if life.request.is_finished():
                 life.parameters |= {PARAMETERS}
             truth.transfers.append(Transfer(KIND, rid, life.epoch, tuple(named["block_ids"]), None))
+            self._measure(life, int(named["seq_len"]))
         self.marked = set(pending)
+        self.short = {rid: text for rid, text in self.short.items() if rid in pending}
+
+    def _measure(self, life: Life, length: int) -> None:
+        """Hold the length of a snapshot that a token triggered against the place of that token."""
+        tokens = list(life.request.all_token_ids)
+        if self.driver.scope.handoff != "special_token" or life.request.is_finished():
+            return
+        place = tokens.index(SENTINEL_TOKEN) + 1
+        if length < place:
+            self.short[life.rid] = (
+                f"the snapshot of {life.rid} ends at token {length}, the sentinel is token {place}"
+            )
 
     def dispatched(self, step: Step) -> None:
         """The step tells the worker which blocks to copy."""
@@ -66,6 +82,13 @@ class Handoffs:
                 self.mail += shipped
         answer.kv_extracted_req_ids = self.mail
         self.mail = []
+
+    @property
+    def carries(self) -> bool:
+        """Whether the next answer has an acknowledgement."""
+        steps = self.driver.truth.steps
+        at_once = bool(steps and steps[0].tokens and self.shipped.get(steps[0].number))
+        return bool(self.mail) or (at_once and not self.driver.scope.late_acknowledgements)
 
     def _over(self, rid: str) -> None:
         truth = self.driver.truth

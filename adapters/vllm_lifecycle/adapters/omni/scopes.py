@@ -67,6 +67,17 @@ PORTFOLIO: tuple[Scope, ...] = (
         late_acknowledgements=True,
         level="hostile",
     ),
+    Scope(
+        "chunks that are not taken",
+        requests=1,
+        adds=1,
+        blocks=3,
+        chunks=True,
+        refusals=True,
+        prompts=(5,),
+        events=99,
+        share=0.5,
+    ),
     Scope("chunks", adds=3, chunks=True, answers=(2, 4), sharing=(False,), share=2.0),
     Scope(
         "chunks beyond the slots",

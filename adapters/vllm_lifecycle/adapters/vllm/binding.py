@@ -200,14 +200,29 @@ class Observed:
         return {(b,): True for b in self.s.cached if b not in incoming}
 
     def awaited(self) -> Cells:
-        """Placeholders; a synchronous scheduler has none, and awaits the drafts that it put in a step."""
+        """Placeholders; a synchronous scheduler has none, and awaits the drafts that it put in a step.
+
+        A preempted request whose release counts no stale output keeps a placeholder for each token in flight, which will be
+        delivered to it (`row`): only what goes beyond those is awaited.
+        """
         drafts = {} if self.scope.asynchronous else self.truth.drafts_in_flight
         out: Cells = {}
         for rid, r in self.live.items():
             number = r.placeholders + (drafts.get(rid, 0) if r.status == "RUNNING" else 0)
+            if r.status == "PREEMPTED" and number > 0:
+                number = max(0, number - self.deliverable(rid))
             if number:
                 out[rid,] = number
         return out
+
+    def deliverable(self, rid: str) -> int:
+        """Tokens in flight that will be given to a request although it does not run any more."""
+        rows = self.row()
+        return sum(
+            step.drafts.get(rid, 0) + (rid in step.samples)
+            for slot, step in self.slots
+            if rows.get((slot, rid)) == Row.DELIVERABLE
+        )
 
     def row_samples(self) -> Cells:
         current = {key for key, value in self.row().items() if value == Row.CURRENT}
@@ -336,14 +351,14 @@ def individuals(driver: Subject, snapshot: Snapshot) -> dict[str, tuple[Hashable
 
 def constants(driver: Subject) -> dict[str, int]:
     """The rigid constants of the specification for a scope."""
-    from .encoder import CACHE_TOKENS, IMAGE_TOKENS
+    from .encoder import IMAGE_TOKENS
 
     scope = driver.scope
     return {
         "max_tokens": scope.model_length,
         "max_num_seqs": scope.slots,
         "pool_blocks": scope.blocks,
-        "encoder_budget": CACHE_TOKENS // IMAGE_TOKENS,
+        "encoder_budget": scope.encoder_tokens // IMAGE_TOKENS,
         "max_want": scope.model_length,
         "max_committed": scope.model_length * scope.requests,
         "max_requests": scope.requests,

@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from .encoder import CACHE_TOKENS, Sizes, images, with_encoder
+from .encoder import Sizes, images, with_encoder
 from .extension import extension_of
 from .scope import Scope
 from .verdicts import Judge
@@ -36,6 +36,8 @@ SHORT = {
 }
 """Short names of schedulers that others wrote."""
 SCRIPTED = "vllm_lifecycle.adapters.vllm.connector:ScriptedConnector"
+STATE_CACHE = "align"
+"""How the state of state-space layers is cached: at block boundaries."""
 _TINY_LLAMA = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -190,9 +192,13 @@ class Workshop:
             policy=s.policy,
         )
         if s.encoder:
-            scheduler.encoder_cache_size = scheduler.max_num_encoder_input_tokens = CACHE_TOKENS
+            scheduler.encoder_cache_size = scheduler.max_num_encoder_input_tokens = s.encoder_tokens
         cache = fitting(c.CacheConfig, block_size=s.block_size, enable_prefix_caching=True, swap_space=0)
         cache.num_gpu_blocks = s.blocks + 1
+        if s.state_space:
+            if not hasattr(cache, "mamba_cache_mode"):
+                raise Unusable("this release does not cache the state of state-space layers per block")
+            cache.mamba_cache_mode = STATE_CACHE
         stages = 1 if s.asynchronous else s.depth
         parts: dict[str, Any] = {
             "model_config": model,
@@ -218,6 +224,10 @@ class Workshop:
                 scheduler.async_scheduling = False
         config = c.VllmConfig(**parts)
         config.scheduler_config.async_scheduling = s.asynchronous  # the CPU platform switches it off
+        if s.state_space:
+            config.cache_config.mamba_cache_mode = (
+                STATE_CACHE  # vLLM takes it from the model, which has no such layers here
+            )
         if s.look_ahead:  # what a drafting model would ask for; none is loaded
             object.__setattr__(config.speculative_config, "method", "eagle")
         self.extension.configure(config, s)
@@ -234,6 +244,9 @@ class Workshop:
                 "head_size": 1,
                 "dtype": torch.float32,
             }
+            if group and self.scope.state_space:
+                state = {"shapes": ((1,),), "dtypes": (torch.float32,), "mamba_cache_mode": STATE_CACHE}
+                return fitting(i.MambaSpec, block_size=self.scope.block_size, **state)
             if group:
                 return fitting(
                     i.SlidingWindowSpec, **shape, sliding_window=self.scope.block_size * 4, use_mla=False
@@ -317,9 +330,11 @@ class Workshop:
         request = importlib.import_module("vllm.lora.request").LoRARequest
         return request(lora_name=f"adapter{number}", lora_int_id=number, lora_path="none")
 
-    def images(self, count: int, family: int) -> list[Any]:
-        """Encoder inputs of a request."""
-        return images(count, family, self.scope.encoder == "encoder-decoder")
+    def images(self, count: int, family: int, picture: int) -> list[Any]:
+        """Encoder inputs of a request: of its prompt's own, or from that picture of the gallery on."""
+        first = "picture {}" if picture else f"image {{}} of {family}"
+        names = [first.format(picture + i) for i in range(count)]
+        return images(names, self.scope.encoder == "encoder-decoder")
 
     def answer(self, sampled: dict[str, list[int]], report: Any, pooled: frozenset[str] = frozenset()) -> Any:
         """A worker's answer for the ids of `sampled`, in that order; those of `pooled` have their vector."""

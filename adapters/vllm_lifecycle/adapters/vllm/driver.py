@@ -41,6 +41,7 @@ from .extension import Extension
 from .script import attach
 from .snapshot import Observer, Snapshot
 from .truth import Life, Outbox, Truth
+from .violation import Violation
 from .worker import answer_step, dispatch
 
 PATIENCE = 5.0
@@ -127,6 +128,10 @@ class Driver:
     def further(self) -> Mapping[str, Callable[[Observed], Cells]]:
         """Variables of the specification that only its family has."""
         return self.extension.bound
+
+    def promises(self) -> list[Violation]:
+        """Promises of its family's own words that are broken now."""
+        return self.extension.promises()
 
     def snapshot(self) -> Snapshot:
         """What can be seen now."""
@@ -222,7 +227,7 @@ class Driver:
         if event.adapter:
             more["lora_request"] = self.shop.adapter(event.adapter)
         if event.images:
-            more["mm_features"] = self.shop.images(event.images, event.family)
+            more["mm_features"] = self.shop.images(event.images, event.family, event.picture)
         request = self.shop.request(rid, tokens, event.answer, order, **more)
         epoch = 0
         if rid in truth.lives:

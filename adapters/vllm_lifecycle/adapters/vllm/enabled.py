@@ -99,11 +99,12 @@ def adds(driver: Driver) -> Iterator[Event]:
         scope.holds if scope.connector else (False,),
         (False, True) if scope.sessions else (False,),
         (False, True) if scope.grammar else (False,),
-        (0, 1) if scope.encoder else (0,),
+        scope.images if scope.encoder else (0,),
         (False, True) if scope.pooling else (False,),
         range(1, scope.adapters + 1) if scope.adapters else (0,),
+        scope.gallery or (0,),
     )
-    for prompt, answer, shared, priority, match, hold, session, grammar, images, pooling, adapter in shapes:
+    for shape in shapes:
+        prompt, answer, shared, *features = shape
         family = 0 if shared else 1 + driver.truth.adds
-        features = (priority, match, hold, session, grammar, images, pooling, adapter)
         yield from (Add(rid, prompt, answer, family, *features) for rid in rids)

@@ -8,12 +8,11 @@ processors and torchvision) for two numbers.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 IMAGE_TOKENS = 4
-CACHE_TOKENS = 6
-"""Capacity of the encoder cache: one image and a half, so that a second one has to wait."""
 
 
 def with_encoder(model: Any, encoder_decoder: bool) -> Any:
@@ -58,17 +57,17 @@ class Sizes:
     get_max_tokens_per_item_by_nonzero_modality = get_mm_max_tokens_per_item
 
 
-def images(count: int, family: int, encoder_decoder: bool) -> list[Any]:
-    """Features of that many images; requests of one family show the same ones."""
+def images(names: Sequence[str], encoder_decoder: bool) -> list[Any]:
+    """Features of the images of that name, one behind the other."""
     inputs = importlib.import_module("vllm.multimodal.inputs")
     return [
         inputs.MultiModalFeatureSpec(
             data=None,
             modality="image",
-            identifier=f"image-{family}-{i}",
+            identifier=name,
             mm_position=inputs.PlaceholderRange(
                 offset=0 if encoder_decoder else 1 + i * IMAGE_TOKENS, length=IMAGE_TOKENS
             ),
         )
-        for i in range(count)
+        for i, name in enumerate(names)
     ]

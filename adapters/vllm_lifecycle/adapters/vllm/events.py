@@ -33,6 +33,7 @@ class Add:
     images: int = 0
     pooling: bool = False
     adapter: int = 0
+    picture: int = 0
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,11 @@ class Chunk:
     last: bool = False
 
 
+@dataclass(frozen=True)
+class Refuse:
+    """The transport to the next stage takes no chunk this once, and says so."""
+
+
 Event = (
     Add
     | Abort
@@ -151,6 +157,7 @@ Event = (
     | Grammar
     | Acknowledge
     | Chunk
+    | Refuse
 )
 
 
@@ -159,7 +166,7 @@ def party(event: Event) -> Party:
     match event:
         case Answer() | Acknowledge():
             return "worker"
-        case Report() | Decide() | Chunk():
+        case Report() | Decide() | Chunk() | Refuse():
             return "connector"
         case Add(match=m) if m.span == "all":
             return "connector"
@@ -178,7 +185,8 @@ def describe(event: Event) -> str:
             extra += ["connector sends on finish"] if event.hold else []
             extra += ["streaming session"] if event.session else []
             extra += ["structured output"] if event.grammar else []
-            extra += [f"{event.images} image(s)"] if event.images else []
+            shown = f" from picture {event.picture} on" if event.picture else ""
+            extra += [f"{event.images} image(s){shown}"] if event.images else []
             extra += ["pooling"] if event.pooling else []
             extra += [f"LoRA adapter {event.adapter}"] if event.adapter else []
             tail = f" ({', '.join(extra)})" if extra else ""
@@ -212,5 +220,7 @@ def describe(event: Event) -> str:
             return f"worker acknowledges the hand-off of {event.rid}"
         case Chunk():
             return f"{'last ' if event.last else ''}chunk for {event.rid} arrives"
+        case Refuse():
+            return "the transport to the next stage refuses the next chunk"
         case Grammar():
             return f"grammar of {event.rid} {'ready' if event.ready else 'failed to compile'}"

@@ -20,6 +20,7 @@ from .portfolio import PORTFOLIO
 from .scope import Scope
 from .subject import Subject
 from .truth import Step
+from .violation import Violation
 
 FAMILIES: dict[str, str] = {"vllm_omni": "vllm_lifecycle.adapters.omni.extension:Omni"}
 """Package that a scheduler class comes from -> the extension that plays what it adds."""
@@ -57,6 +58,10 @@ class Extension:
     def answering(self, step: Step, answer: Any) -> None:
         """The worker is about to give this answer to the step."""
 
+    def carried(self) -> tuple[str, ...]:
+        """Kinds of what the next answer carries besides tokens and the connector's reports."""
+        return ()
+
     def candidates(self) -> Iterator[Event]:
         """Further events that the scope speaks of."""
         return iter(())
@@ -67,6 +72,10 @@ class Extension:
 
     def apply(self, event: Event) -> None:
         """Make one of the further events happen."""
+
+    def promises(self) -> list[Violation]:
+        """What the family's own words promise and does not hold now (see `questions.PROMISES`)."""
+        return []
 
     def owed(self) -> list[Event]:
         """Further events that a fair environment owes now."""

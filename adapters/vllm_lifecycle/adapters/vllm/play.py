@@ -16,7 +16,7 @@ from .canonical import Key
 from .config import Workshop
 from .contract import IMPOSSIBLE, LEGAL, judge
 from .driver import PATIENCE, Driver, Endless, EngineDied, patience
-from .events import Event, Party, party
+from .events import Answer, Event, Party, party
 from .progress import continue_fairly
 from .snapshot import Snapshot
 from .verdicts import QUESTIONS, Judge, death_claim
@@ -37,7 +37,7 @@ class Failure:
     """Where the exception left the scheduler; empty when the engine lives."""
     events: tuple[Event, ...]
     after: str = ""
-    """Kind of the event after which it showed; `fairness` when it showed in the fair continuation."""
+    """The occasion on which it showed (see `Game.occasion`); `fairness` when it showed in the fair continuation."""
     kind: str = ""
     breaches: int = 0
     """How many events of the sequence break the contract."""
@@ -79,15 +79,23 @@ class Game:
 
     def play(self, event: Event) -> list[Failure]:
         """Apply one event and judge the state after it; the failures that are new.  A death ends the game."""
-        before = self.seen or self.look()
+        before, after = self.seen or self.look(), self.occasion(event)
         self.push(event)
         try:
             broken = self.apply(event)
         except EngineDied as death:
-            return [self._death(death, type(event).__name__)]
+            return [self._death(death, after)]
         now = self.seen = self.look()
-        failures = self._new(self.judge.violations(self.driver, event, *before, *now), type(event).__name__)
-        return [*failures, *(self._broken(rule, type(event).__name__) for rule in broken)]
+        failures = self._new(self.judge.violations(self.driver, event, *before, *now), after)
+        return [*failures, *(self._broken(rule, after) for rule in broken)]
+
+    def occasion(self, event: Event) -> str:
+        """The kind of call that the event is: an answer also by what it carries for others than the model."""
+        name = type(event).__name__
+        if not isinstance(event, Answer):
+            return name
+        carried = (*self.driver.truth.outbox.kinds, *self.driver.extension.carried())
+        return f"{name} with {', '.join(carried)}" if carried else name
 
     def apply(self, event: Event) -> list[str]:
         """Make the event happen; the rules that a connector of the user's broke in it.  Raises EngineDied."""

@@ -1,6 +1,7 @@
-"""Design questions: order, fairness and hook etiquette, judged only when a scope asks for them.
+"""Claims that are not the specification's: design questions, and promises that a scheduler's own words make.
 
-They are no claims of the specification: a scheduler may answer them either way, and vLLM's answer is by design.
+Design questions (order, fairness, hook etiquette) are judged only when a scope asks for them: a scheduler may answer them either
+way, and vLLM's answer is by design.  Promises are judged by the family's extension, wherever what they speak of is there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ CLASS_ORDER = "a_request_of_a_higher_class_runs_before_a_lower_one"
 NO_HOLD_UP = "a_waiting_request_that_fits_is_not_held_up"
 HOOK_ORDER = "the_connector_hears_only_of_requests_that_had_blocks"
 POLICY = frozenset({CLASS_ORDER, NO_HOLD_UP, HOOK_ORDER})
+SNAPSHOT = "a_snapshot_at_a_token_holds_that_token"
+TAKEN = "a_chunk_that_is_not_taken_is_sent_again"
+PROMISES = frozenset({SNAPSHOT, TAKEN})
 
 
 def policy_violations(driver: Subject, event: Event, now: Snapshot) -> list[Violation]:

@@ -62,9 +62,13 @@ class Scope:
     `adds` bounds the client's requests in one sequence and `requests` how many ids it uses at once; `events` bounds
     the length of a sequence in the exhaustive search, `walk` in the random one.  `sharing` says whether prompts share
     their prefix with each other or with none.  `look_ahead` makes room for the drafts of a drafting model in each step.
+    Where there is an encoder, `images` are the numbers of images on offer, and `encoder_tokens` the room in its cache (an
+    image takes 4, so that by default a second one has to wait); images belong to the prompt, or are those from one of the
+    `gallery` on.  With `state_space` the model has a group of state-space layers too, whose state is cached per block.
     `adapters` is the number of LoRA adapters in use, of which one at a time may run.  `handoff` says when blocks are
     handed to a next stage (when the request ends, or at a trigger before), `late_acknowledgements` that its
-    acknowledgement may come in any later answer, `chunks` that input comes in pieces from a former stage.
+    acknowledgement may come in any later answer, `chunks` that input comes in pieces from a former stage, and `refusals`
+    that the transport may refuse a chunk for the next one.
     """
 
     name: str
@@ -94,6 +98,10 @@ class Scope:
     sessions: bool = False
     grammar: bool = False
     encoder: Literal["", "decoder-only", "encoder-decoder"] = ""
+    images: tuple[int, ...] = (0, 1)
+    gallery: tuple[int, ...] = ()
+    encoder_tokens: int = 6
+    state_space: bool = False
     resets: bool = False
     pauses: bool = False
     pooling: bool = False
@@ -101,6 +109,7 @@ class Scope:
     handoff: Handoff = ""
     late_acknowledgements: bool = False
     chunks: bool = False
+    refusals: bool = False
     level: Level = "legal"
     policy_properties: bool = False
     events: int = 10

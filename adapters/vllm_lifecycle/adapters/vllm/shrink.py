@@ -116,7 +116,7 @@ def _simpler(event: Event) -> Iterator[Event]:
                 if simple != event:
                     yield simple
             if event.grammar or event.images or event.priority:
-                yield replace(event, grammar=False, images=0, priority=0)
+                yield replace(event, grammar=False, images=0, picture=0, priority=0)
         case Answer() if event != Answer():
             yield Answer()
         case _:

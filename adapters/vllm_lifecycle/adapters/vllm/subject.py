@@ -13,6 +13,7 @@ from vllm_lifecycle.spec.lang.sparse import Cells
 from .scope import Scope
 from .snapshot import Observer, Snapshot
 from .truth import Truth
+from .violation import Violation
 
 
 class Subject(Protocol):
@@ -30,6 +31,9 @@ class Subject(Protocol):
     @property
     def further(self) -> Mapping[str, Callable[[Any], Cells]]:
         """Variables of the specification that only its family has, as functions of an observed state."""
+
+    def promises(self) -> list[Violation]:
+        """Promises of its family's own words that are broken now."""
 
     def tracked(self, rid: str) -> Any:
         """The request object that the scheduler tracks under that id."""

@@ -88,7 +88,18 @@ class Outbox:
     bad_blocks: set[int] = field(default_factory=set)
 
     def __bool__(self) -> bool:
-        return bool(self.received or self.sent or self.failed or self.bad_blocks)
+        return bool(self.kinds)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of report in it."""
+        there = {
+            "received": self.received,
+            "sent": self.sent,
+            "failed": self.failed,
+            "bad blocks": self.bad_blocks,
+        }
+        return tuple(kind for kind, reports in there.items() if reports)
 
 
 @dataclass

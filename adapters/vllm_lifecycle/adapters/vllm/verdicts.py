@@ -19,7 +19,7 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import Flight
 
 from .binding import BOUND, bind, constants, individuals
 from .events import Event, Schedule
-from .questions import POLICY, policy_violations
+from .questions import POLICY, PROMISES, policy_violations
 from .scope import Scope
 from .snapshot import Snapshot
 from .subject import Subject
@@ -48,6 +48,7 @@ QUESTIONS = (
         }
     )
     | POLICY
+    | PROMISES
 )
 """Claims whose fall leaves the scheduler's books in order: a sequence may go on after them."""
 NOT_OBSERVED = {
@@ -110,8 +111,6 @@ class Judge:
         """Counters that are not observed, or not comparable in this scope (windows leave blocks, no entries)."""
         if {count.counter, *terms.reads(count.member)} - self.bound:
             return True
-        if count.counter == "ref":
-            return self.scope.groups > 1
         return count.counter == "enc_used" and self.scope.encoder != "decoder-only"
 
     def violations(
@@ -145,6 +144,7 @@ class Judge:
                 text = f"{count.doc.strip()} {count.counter} is {falls_at['is']}, counted: {falls_at['counted']}."
                 found.append(Violation(f"{count.counter}_is_counted_right", where, text))
         found += self._ranges(new)
+        found += driver.promises()
         if self.scope.policy_properties:
             found += policy_violations(driver, event, now)
         return found
