@@ -83,6 +83,17 @@ def test_what_the_adapters_take_is_only_noted(tmp_path: Path) -> None:
     assert "WAITING_FOR_FSM: renamed, was WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR" in found
 
 
+def test_the_connector_of_the_explorer_is_held_against_the_tree(tmp_path: Path) -> None:
+    base = tmp_path / "vllm/distributed/kv_transfer/kv_connector/v1/base.py"
+    base.parent.mkdir(parents=True)
+    text = "class KVConnectorBase_V1:\n    def request_finished(self, request, block_ids{}):\n        return False, None\n"
+    base.write_text(text.format(""), encoding="utf-8")
+    fits = breaks(tmp_path)
+    base.write_text(text.format(", reason"), encoding="utf-8")
+    assert not any("request_finished" in line for line in fits)
+    assert any("yours has no reason" in line for line in breaks(tmp_path))
+
+
 def test_an_optional_method_that_some_known_release_lacks_may_be_absent(tmp_path: Path) -> None:
     assert breaks(tmp_path, (SCHEDULER, "def set_pause_state", "def halt")) == []
 

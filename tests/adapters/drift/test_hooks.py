@@ -8,7 +8,7 @@ import pytest
 from tests.adapters.drift.small_tree import write
 
 from vllm_lifecycle.adapters.cli.main import main
-from vllm_lifecycle.adapters.drift.compare import Finding
+from vllm_lifecycle.adapters.drift.finding import Finding
 from vllm_lifecycle.adapters.drift.hooks import load, overrides
 from vllm_lifecycle.adapters.drift.seams import facts_of
 from vllm_lifecycle.adapters.drift.source import find_tree
@@ -56,7 +56,7 @@ def test_a_subclass_of_an_unchanged_class_has_no_findings(tmp_path: Path) -> Non
             (SCHEDULER, "_victims", "_choose_victims"),
             "MyScheduler._victims: its base is gone, so nothing calls it",
         ),
-        ((SCHEDULER, "_victims", "_choose_victims"), "calls super()._victims, which is gone"),
+        ((SCHEDULER, "_victims", "_choose_victims"), "calls super()._victims(), which is gone"),
         (
             (SCHEDULER, "throttle_prefills=False", "throttle_prefills=False, hurry=False"),
             "yours has no hurry",
@@ -100,6 +100,22 @@ def test_an_override_that_takes_anything_still_fits(tmp_path: Path) -> None:
     ).replace("super().schedule(throttle_prefills)", "super().schedule(*args, **kwargs)")
     edit = (SCHEDULER, "throttle_prefills=False", "throttle_prefills=False, hurry=False")
     assert not [f for f in findings(tmp_path, source, edit) if f.breaks]
+
+
+def test_of_several_attempts_one_has_to_fit(tmp_path: Path) -> None:
+    tried = MINE.replace(
+        "        return super().schedule(throttle_prefills)\n",
+        "        try:\n            return super().schedule(throttle_prefills)\n"
+        "        except TypeError:\n            return super().schedule()\n",
+    )
+    gone = (SCHEDULER, "def schedule(self, throttle_prefills=False)", "def schedule(self)")
+    more = (
+        SCHEDULER,
+        "def schedule(self, throttle_prefills=False)",
+        "def schedule(self, throttle_prefills, hurry)",
+    )
+    assert not [f for f in findings(tmp_path / "gone", tried, gone) if "calls super()" in f.text]
+    assert [f for f in findings(tmp_path / "more", tried, more) if "calls super()" in f.text]
 
 
 def test_the_command_reads_a_class_from_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

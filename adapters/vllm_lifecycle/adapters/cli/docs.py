@@ -140,4 +140,5 @@ def diff(
     """
     from vllm_lifecycle.adapters.docs.releases import diff as difference
 
-    emit("\n".join(difference(old, new)).rstrip())
+    never = frozenset(_read(Path(FOLDER), old).never)
+    emit("\n".join(difference(old, new, never)).rstrip())

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-MOST = 40
+MOST = 30
 """Arrows in one diagram that a reader can still follow."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from vllm_lifecycle.adapters.docs import markdown as md
+from vllm_lifecycle.adapters.docs.moves import Row
 from vllm_lifecycle.adapters.docs.view import OURS, View
 from vllm_lifecycle.spec.lifecycles.system import SYSTEM
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
@@ -50,9 +51,9 @@ def _breaks(defect: str, views: Iterable[View]) -> str:
     return ", ".join(dict.fromkeys(md.link(m.breaks, "properties.md") for m in mutants))
 
 
-def diff(old: str, new: str) -> list[str]:
+def diff(old: str, new: str, never: frozenset[Row] = frozenset()) -> list[str]:
     """What the second release changed; DefinitionError for a release without a profile."""
-    one, two = View(profile(old)), View(profile(new))
+    one, two = View(profile(old), never), View(profile(new), never)
     lines = [f"# From {one.title} to {two.title}", ""]
     sections = (
         ("States of a request", _states(one, two)),

@@ -12,23 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vllm_lifecycle.adapters.drift import seams
+from vllm_lifecycle.adapters.drift import hooks, seams
 from vllm_lifecycle.adapters.drift.changes import changes
 from vllm_lifecycle.adapters.drift.facts import COMPUTED, Facts
+from vllm_lifecycle.adapters.drift.finding import Finding
 from vllm_lifecycle.adapters.drift.known import known, meaning
 from vllm_lifecycle.adapters.drift.source import NoTree, Tree, parse
+from vllm_lifecycle.adapters.vllm.config import SCRIPTED
 from vllm_lifecycle.spec.lifecycles.system import SYSTEM
 from vllm_lifecycle.spec.profiles import PROFILES
 from vllm_lifecycle.statemachine.tables import tables
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One difference; `breaks` says whether the specification or the adapters no longer fit."""
-
-    breaks: bool
-    about: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +50,7 @@ def compare(tree: Tree, against: str) -> Drift:
         *_uncovered(facts),
         *_observed(tree),
         *_called(tree),
+        *_connector(tree, old),
         *(Finding(False, c.kind, str(c)) for c in changes(old, facts)),
         *_cited(tree, against),
     ]
@@ -119,6 +113,13 @@ def _called(tree: Tree) -> Iterator[Finding]:
                     )
             elif misfit := call.misfit(found):
                 yield Finding(True, "call", f"{cls.node.name}.{call}: {misfit}")
+
+
+def _connector(tree: Tree, old: Facts) -> Iterator[Finding]:
+    """The connector that the explorer plays, as a subclass of the tree's own."""
+    if tree.find(seams.CONNECTOR) is not None:
+        found = hooks.overrides(tree, hooks.load(tree, SCRIPTED), old)
+        yield from (f for f in found if f.breaks)
 
 
 def _cited(tree: Tree, against: str) -> Iterator[Finding]:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from vllm_lifecycle.adapters.drift import facts, seams
-from vllm_lifecycle.adapters.drift.compare import Finding
 from vllm_lifecycle.adapters.drift.facts import Facts, Method
+from vllm_lifecycle.adapters.drift.finding import Finding
 from vllm_lifecycle.adapters.drift.source import Class, Function, Module, NoTree, Tree, parse
 
 
@@ -101,23 +101,33 @@ def _cannot_take(own: Method, base: Method) -> str:
 
 
 def _super_calls(cls: Class, own: dict[str, Function], now: dict[str, Method]) -> Iterator[Finding]:
+    """Calls of super() that do not fit; of attempts in a `try` it is enough that one does."""
     for name, node in own.items():
-        for inner in ast.walk(node):
-            match inner:
-                case ast.Call(
-                    func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=called),
-                    args=args,
-                    keywords=words,
-                ) if not any(isinstance(a, ast.Starred) for a in args) and all(k.arg for k in words):
-                    if called not in now:
-                        if not called.startswith("__"):
-                            yield Finding(
-                                True, "hook", f"{cls.node.name}.{name} calls super().{called}, which is gone"
-                            )
-                        continue
-                    call = seams.Call(called, len(args), tuple(str(k.arg) for k in words))
-                    if misfit := call.misfit(now[called].parameters):
-                        yield Finding(True, "hook", f"{cls.node.name}.{name} calls super().{call}: {misfit}")
+        attempts = {id(n) for t in ast.walk(node) if isinstance(t, ast.Try) for n in ast.walk(t)}
+        made = [(call, id(n) in attempts) for n in ast.walk(node) if (call := _super_call(n)) is not None]
+        for call, attempt in made:
+            what = f"{cls.node.name}.{name} calls super().{call}"
+            if call.method not in now:
+                if not call.method.startswith("__"):
+                    yield Finding(True, "hook", f"{what}, which is gone")
+                continue
+            misfit = call.misfit(now[call.method].parameters)
+            same = [c for c, _ in made if c.method == call.method]
+            if misfit and not (attempt and any(not c.misfit(now[c.method].parameters) for c in same)):
+                yield Finding(True, "hook", f"{what}: {misfit}")
+
+
+def _super_call(node: ast.AST) -> seams.Call | None:
+    """`super().name(...)` without starred arguments."""
+    match node:
+        case ast.Call(
+            func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=name),
+            args=args,
+            keywords=words,
+        ):
+            if not any(isinstance(a, ast.Starred) for a in args) and all(w.arg for w in words):
+                return seams.Call(name, len(args), tuple(str(w.arg) for w in words))
+    return None
 
 
 def _reads(cls: Class, own: dict[str, Function], bases: list[Class]) -> Iterator[Finding]:
