@@ -29,6 +29,8 @@ def run_engine(model: Path, out: Path, *arguments: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("vllm")
+    pytest.importorskip("prometheus_fastapi_instrumentator", reason="vLLM is installed without its server")
     return tiny_model.make(tmp_path_factory.mktemp("model"))
 
 

