@@ -14,7 +14,8 @@ from vllm_lifecycle.adapters.vllm.verified.encoder import Cache, CrossCache
 class StepsHoldBlocks(Own):  # type: ignore[misc]
     """VLLM-45357: what 0.32.0 does for connectors that load, it does always: steps in flight hold the blocks of their rows.
 
-    Each request waits for the newest step that it took part in, not for all that were planned since.
+    Each request waits for the newest step that it took part in, not for all that were planned since; its groups of blocks come
+    back one by one, as they do without a step in flight.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -25,9 +26,10 @@ class StepsHoldBlocks(Own):  # type: ignore[misc]
         if self._request_blocks_can_be_freed(request):
             self.kv_cache_manager.free(request)
             return
-        blocks = self.kv_cache_manager.pop_blocks_for_free(request)
-        if blocks:
-            self.deferred_frees.append((request.last_sched_seq, blocks))
+        for manager in self.kv_cache_manager.coordinator.single_type_managers:
+            blocks = manager.pop_blocks_for_free(request.request_id)
+            if blocks:
+                self.deferred_frees.append((request.last_sched_seq, blocks))
 
     def _drain_deferred_frees(self) -> None:
         done = [entry for entry in self.deferred_frees if entry[0] <= self.processed_step_seq]

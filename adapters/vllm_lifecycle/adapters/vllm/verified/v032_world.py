@@ -70,7 +70,7 @@ class Surroundings032(Surroundings):
     def match(self, seq: Seq, local: int) -> tuple[int | None, bool]:
         """A request that must not read caches asks all the same, for the connector's own books; the answer does not count."""
         found, background = super().match(seq, local)
-        if found is not None and seq.skip_cache:
+        if seq.skip_cache and seq not in self.doomed:
             found, background = 0, False
         if background:
             self.to_load.add(seq)
