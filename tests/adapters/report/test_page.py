@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
 import re
 from dataclasses import replace
@@ -11,12 +12,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import typer
 from tests.adapters.report.samples import NASTY, SAMPLES, finding, picture, report
 
 from vllm_lifecycle.adapters.cli import forms
 from vllm_lifecycle.adapters.cli.main import main
+from vllm_lifecycle.adapters.cli.run import Format, finish
 from vllm_lifecycle.adapters.report import page
-from vllm_lifecycle.adapters.report.model import Report
+from vllm_lifecycle.adapters.report.model import Report, Stage
 from vllm_lifecycle.spec.check.verdict import Outcome
 
 VERSIONS = {"vllm-lifecycle": "0.1.0"}
@@ -221,3 +224,19 @@ def test_a_replay_that_holds_marks_nothing() -> None:
     text = page.html(report(held), VERSIONS)
     assert "shade falls" not in text
     assert "✗ falls" not in text
+
+
+def test_a_text_that_no_encoding_has_is_printed_and_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    odd = finding(2, "r\ud800", "\udcff")
+    stage = Stage("part", lambda _: [odd])
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", out)
+    for form in Format:
+        wanted = [f"{name}={tmp_path / name}" for name in ("junit", "sarif", "markdown")]
+        with pytest.raises(typer.Exit):
+            finish("check", [stage], form, details=True, html=str(tmp_path / "html"), write=wanted)
+    assert len(list(tmp_path.iterdir())) == 4
+    out.seek(0)
+    assert out.read().count("_free_request_blocks") > len(Format)

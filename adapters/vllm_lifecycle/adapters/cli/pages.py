@@ -48,7 +48,8 @@ def write(places: Sequence[Place], report: Report) -> None:
     """Write the files; raises UsageProblem, and leaves what was there, when one cannot be written."""
     try:
         for form, file in places:
-            files.write(file, forms.FORMS[form](report), forms.MARKS[form])
+            text = forms.FORMS[form](report).encode(errors="replace").decode()
+            files.write(file, text, forms.MARKS[form])
             print(f"written: {file}", file=sys.stderr)
     except files.NotWritten as why:
         raise UsageProblem(str(why)) from None

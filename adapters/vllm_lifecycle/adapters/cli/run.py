@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -109,7 +110,9 @@ def _collect(stage: Stage, section: Section, progress: Progress) -> None:
 
 
 def emit(text: str) -> None:
-    """Print a result; a reader that went away (`| head`) is no error."""
+    """Print a result; a reader that went away (`| head`) is no error, nor is a character that the terminal lacks."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         print(text, flush=True)
     except BrokenPipeError:

@@ -60,7 +60,8 @@ def _holdings(seen: Snapshot, driver: Driver) -> Iterator[Holding]:
             yield Holding(TRANSFERS[flight.kind], who, frozenset(_names(flight.blocks)))
     for step in driver.truth.steps:
         touched = {b for blocks in step.blocks.values() for b in blocks}
-        yield Holding("step", str(step.number), frozenset(_names(touched)))
+        if touched:
+            yield Holding("step", str(step.number), frozenset(_names(touched)))
     if seen.deferred:
         yield Holding("deferred", "free", frozenset(_names(seen.deferred)))
 
