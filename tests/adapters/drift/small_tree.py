@@ -1,8 +1,14 @@
-"""A source tree with just enough of a scheduler that everything the adapters need is found in it."""
+"""A source tree with just enough of a scheduler that everything the adapters need is found in it.
+
+Names that the adapters only import are there too, as names of nothing.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
+
+from vllm_lifecycle.adapters.drift.known import known
+from vllm_lifecycle.adapters.drift.seams import CONNECTOR
 
 REQUEST = """
 import enum
@@ -118,8 +124,22 @@ from vllm.v1.core.sched.scheduler import Scheduler
 class AsyncScheduler(Scheduler):
     pass
 """
+RESULTS = {"nothing": "return", "a value": "return 1", "2 values": "return 1, 2", "a generator": "yield"}
+
+
+def _connector() -> str:
+    """A connector with the shape that is recorded of the real one."""
+    lines = ["class KVConnectorBase_V1:"]
+    for name, method in known("0.32.0").classes[CONNECTOR].items():
+        shown = [f"{p}None" if p.endswith("=") else p for p in ("self", *method.parameters)]
+        lines.append(f"    def {name}({', '.join(shown)}):")
+        lines += [f"        if self: {RESULTS[shape]}" for shape in method.returns]
+    return "\n".join((*lines, ""))
+
+
 FILES = {
     "vllm/_version.py": "__version__ = version = '0.32.0'\n",
+    "vllm/distributed/kv_transfer/kv_connector/v1/base.py": _connector(),
     "vllm/v1/request.py": REQUEST,
     "vllm/v1/core/block_pool.py": POOL,
     "vllm/v1/core/kv_cache_manager.py": MANAGER,
@@ -132,6 +152,11 @@ FILES = {
 def write(folder: Path, *edits: tuple[str, str, str]) -> Path:
     """The tree in a folder, with edits (file, old text, new text)."""
     texts = dict(FILES)
+    for imported in known("0.32.0").names:
+        module, _, name = imported.partition(":")
+        file = f"{module.replace('.', '/')}.py"
+        if f" {name}" not in texts.get(file, ""):
+            texts[file] = texts.get(file, "") + f"\n{name} = None\n"
     for name, old, new in edits:
         assert old in texts[name], f"{name} has no {old!r}"
         texts[name] = texts[name].replace(old, new)

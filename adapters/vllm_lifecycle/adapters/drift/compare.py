@@ -51,6 +51,7 @@ def compare(tree: Tree, against: str) -> Drift:
         *_observed(tree),
         *_called(tree),
         *_connector(tree, old),
+        *_imported(old, facts),
         *(Finding(False, c.kind, str(c)) for c in changes(old, facts)),
         *_cited(tree, against),
     ]
@@ -113,6 +114,17 @@ def _called(tree: Tree) -> Iterator[Finding]:
                     )
             elif misfit := call.misfit(found):
                 yield Finding(True, "call", f"{cls.node.name}.{call}: {misfit}")
+
+
+def _imported(old: Facts, new: Facts) -> Iterator[Finding]:
+    """Names that the adapters import: needed where every known release of the family has them."""
+    family = [
+        known(r) for r in PROFILES if ("omni" in r) == any(n.startswith("vllm_omni") for n in old.names)
+    ]
+    for name in old.names:
+        if name not in new.names:
+            needed = all(name in facts.names for facts in family)
+            yield Finding(needed, "name", f"{name.replace(':', '.')} is gone, which the adapters import")
 
 
 def _connector(tree: Tree, old: Facts) -> Iterator[Finding]:

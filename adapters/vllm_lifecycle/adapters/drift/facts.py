@@ -36,13 +36,17 @@ class Assignment(msgspec.Struct, frozen=True, order=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What is recorded of one release; by class its methods, and how each fact of the tables is observed."""
+    """What is recorded of one release; by class its methods, and how each fact of the tables is observed.
+
+    `names` are those of the names that the adapters import which it has.
+    """
 
     version: str
     statuses: tuple[str, ...]
     assignments: tuple[Assignment, ...]
     classes: dict[str, dict[str, Method]]
     observed: dict[str, dict[str, str]]
+    names: tuple[str, ...]
 
 
 def statuses(tree: Tree) -> tuple[str, ...]:
@@ -161,7 +165,7 @@ def returns(node: Function) -> tuple[str, ...]:
                 shapes["a generator"] = None
             case ast.Return(value=None | ast.Constant(value=None)):
                 shapes["nothing"] = None
-            case ast.Return(value=ast.Tuple(elts=elements)):
+            case ast.Return(value=ast.Tuple(elts=elements)) if elements:
                 shapes[f"{len(elements)} values"] = None
             case ast.Return():
                 shapes[_annotated(node)] = None

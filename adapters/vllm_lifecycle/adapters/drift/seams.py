@@ -15,6 +15,7 @@ from pathlib import Path
 
 from vllm_lifecycle.adapters import omni, vllm
 from vllm_lifecycle.adapters.drift.facts import Facts, assignments, methods, parameters, statuses
+from vllm_lifecycle.adapters.drift.names import present
 from vllm_lifecycle.adapters.drift.source import Class, Function, Module, Tree
 from vllm_lifecycle.adapters.omni.seams import TABLE as OMNI_TABLE
 from vllm_lifecycle.adapters.vllm.config import SHORT
@@ -200,6 +201,7 @@ def facts_of(tree: Tree) -> Facts:
         tuple(sorted(set(assignments(tree)))),
         {name: methods(cls) for name, cls in found.items()},
         {name: observed(tree, name) for name in SUPPORTED if name in found},
+        present(tree),
     )
 
 
