@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from random import Random
 from typing import Any
 
@@ -85,7 +85,11 @@ class Plain:
     def setup(self) -> None:
         """For those who add to the kernel."""
 
-    def hash(self, seq: Seq) -> None:
+    def hash(self, seqs: Iterable[Seq]) -> None:
+        for seq in seqs:
+            self.keys(seq)
+
+    def keys(self, seq: Seq) -> None:
         for end in range((len(seq.hashes) + 1) * BLOCK, len(seq.tokens) + 1, BLOCK):
             seq.hashes.append(tuple(seq.tokens[:end]))
 
@@ -93,7 +97,7 @@ class Plain:
         if name in self.kernel.seqs:
             return
         seq = Seq(name, (kind, []), [kind % 2] * prompt, [], [], limit=limit, priority=kind, arrival=prompt)
-        self.hash(seq)
+        self.keys(seq)
         self.kernel.add(seq)
 
     def abort(self, at: int) -> None:
@@ -154,7 +158,7 @@ class Plain:
                 seq.placeholders -= row.awaited
         seq.tokens += tokens
         seq.outputs += tokens
-        self.hash(seq)
+        self.keys(seq)
         if current and self.ahead and tokens:
             self.store.cache(seq, seq.computed - seq.placeholders)
         reason = None

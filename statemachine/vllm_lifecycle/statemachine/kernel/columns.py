@@ -21,7 +21,7 @@ drafts come (each row has another length).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
@@ -48,7 +48,7 @@ class Credited(NamedTuple):
     """
 
     lanes: Lanes
-    tokens: list[list[int]]
+    tokens: Sequence[list[int]]
     apart: list[int]
 
 
@@ -175,12 +175,8 @@ class Columns:
         if not n or n > room or not self._enough(len(needy), running, room, lacks):
             self.dissolve()
             return None
-        return Served(
-            lanes,
-            list(map(tick.__add__, lanes.base)),
-            list(map(tick.__add__, lanes.shown)),
-            self._boundaries(needy),
-        )
+        computed, shown = [base + tick for base in lanes.base], [base + tick for base in lanes.shown]
+        return Served(lanes, computed, shown, self._boundaries(needy))
 
     def _retire(self) -> None:
         """Who needs no further step, whatever the tokens in flight are, sits out from now on."""
@@ -274,17 +270,23 @@ class Columns:
         return self._wheel[(-1 - self.tock) % self._store.block_size]
 
     def _boundaries(self, needy: list[Seq]) -> dict[int, list[int]]:
-        """Blocks are taken and keys given, in the members' order; the new blocks by place."""
+        """Blocks are taken and keys given; the new blocks by place. Who listens hears it member by member."""
         store, place = self._store, self.lanes.place
         fresh: dict[int, list[int]] = {}
         keyless = self._keyless()
-        takers = set(needy)
-        for seq in sorted(takers.union(keyless), key=place.__getitem__) if keyless else needy:
-            if seq in takers:
-                fresh[place[seq]] = blocks = store.take(1)
-                seq.table += blocks
-            if seq in keyless:
-                store.store(seq, keyless[seq])
+        parts = [(needy, keyless)]
+        if store.listener is not None:
+            takers = set(needy)
+            parts = [
+                ([seq] if seq in takers else [], {seq: keyless[seq]} if seq in keyless else {})
+                for seq in sorted(takers.union(keyless), key=place.__getitem__)
+            ]
+        for some, keys in parts:
+            for seq, block in zip(some, store.take(len(some)), strict=True):
+                seq.table.append(block)
+                fresh[place[seq]] = [block]
+            for seq, full in keys.items():
+                store.store(seq, full)
         return fresh
 
     def _keyless(self) -> dict[Seq, int]:
@@ -317,52 +319,57 @@ class Columns:
         if not (step.rows or step.lockstep):
             return Credited(Lanes.empty(), [], [])
         self._answered = ()
-        tokens, apart = self._usual(lanes, places, sampled)
+        tokens = self._gather(lanes, places, sampled)
+        flat = list(chain.from_iterable(tokens))
+        apart = self._odd(lanes, tokens, flat)
         for place in apart:
             self.leave(lanes.seqs[place])
         if self._ahead:
             for seq, full in self._keyless().items():
                 self._store.store(seq, full)
-        stayed, given = (
-            (self.lanes, [tokens[p] for p in self._others(lanes, apart)]) if apart else (lanes, tokens)
-        )
-        any(map(list.extend, stayed.tokens, given))
-        any(map(list.extend, stayed.outputs, given))
+        stayed = lanes
+        if apart:
+            stayed, left = self.lanes, set(apart)
+            flat = [row[0] for place, row in enumerate(tokens) if place not in left]
+        any(map(list.append, stayed.tokens, flat))
+        any(map(list.append, stayed.outputs, flat))
         self.tock += 1
-        for seq in self._full():
-            self._facts.hash(seq)
+        self._facts.hash(self._full())
         for seq in self._calendar.pop(self.tock, ()):
             self._near[seq] = None
         return Credited(lanes, tokens, apart)
 
-    @staticmethod
-    def _others(lanes: Lanes, apart: list[int]) -> list[int]:
-        left = set(apart)
-        return [place for place in range(len(lanes.seqs)) if place not in left]
-
-    def _usual(
+    def _gather(
         self, lanes: Lanes, places: Mapping[str, int], sampled: Sequence[list[int]]
-    ) -> tuple[list[list[int]], list[int]]:
-        """The tokens of each member, and the places of those to whom something else happened than one more token."""
-        n = len(lanes.seqs)
+    ) -> Sequence[list[int]]:
+        """The tokens of each member; none for one that the answer lacks."""
+        ids = lanes.ids
+        n = len(ids)
+        if (
+            list(islice(places, n)) == ids
+            and list(islice(places.values(), n)) == lanes.order
+            and len(sampled) >= n
+        ):
+            return sampled[:n]
         try:
-            tokens = list(map(sampled.__getitem__, map(places.__getitem__, lanes.ids)))
+            return list(map(sampled.__getitem__, map(places.__getitem__, ids)))
         except (KeyError, IndexError):
-            found = map(places.get, lanes.ids)
-            tokens = [[] if at is None or at >= len(sampled) else sampled[at] for at in found]
-        flat = list(chain.from_iterable(tokens))
-        ending = self._calendar.get(self.tock + 1, ())
+            found = map(places.get, ids)
+            return [[] if at is None or at >= len(sampled) else sampled[at] for at in found]
+
+    def _odd(self, lanes: Lanes, tokens: Sequence[list[int]], flat: list[int]) -> list[int]:
+        """The places of those to whom something else happened than one more token."""
         odd: set[int] = set()
-        if len(flat) != n or not all(tokens):
+        if len(flat) != len(tokens) or not all(tokens):
             odd.update(place for place, row in enumerate(tokens) if len(row) != 1)
         if not lanes.any_stop.isdisjoint(flat):
             odd.update(
                 place for place, row in enumerate(tokens) if row and not lanes.stops[place].isdisjoint(row)
             )
-        if ending:
+        if ending := self._calendar.get(self.tock + 1):
             place_of = lanes.place
             odd.update(place_of[seq] for seq in ending if self._last_answer(seq) == self.tock + 1)
-        return tokens, sorted(odd)
+        return sorted(odd)
 
     def departed(self, step: Step) -> dict[Seq, Row]:
         """Rows of a step for those who were members when it was planned, and are not any more."""

@@ -33,8 +33,8 @@ class Facts(Protocol):
         """Values that each of its outputs has, the same number of them for all requests."""
         ...
 
-    def hash(self, seq: Seq) -> None:
-        """The request may have a full block without key: extend its `hashes`."""
+    def hash(self, seqs: Iterable[Seq]) -> None:
+        """Each of these requests has one more full block than it has keys, if it has keys at all: extend its `hashes`."""
         ...
 
 
@@ -101,6 +101,16 @@ class Lanes:
     def place(self) -> dict[Seq, int]:
         """Where each of them stands."""
         return dict(zip(self.seqs, range(len(self.seqs)), strict=True))
+
+    @cached_property
+    def ones(self) -> dict[str, int]:
+        """A token for each of them; to be copied."""
+        return dict.fromkeys(self.ids, 1)
+
+    @cached_property
+    def order(self) -> list[int]:
+        """Their places."""
+        return list(range(len(self.ids)))
 
     @cached_property
     def specials(self) -> list[int]:

@@ -36,10 +36,9 @@ class Prefixes:
         for block, key in zip(blocks, keys, strict=True):
             assert own[block] is None, f"block {block} has a key already"
             own[block] = key
-            if key in first:
-                self.copies.setdefault(key, {first[key]: None})[block] = None
-            else:
-                first[key] = block
+            oldest = first.setdefault(key, block)
+            if oldest != block:
+                self.copies.setdefault(key, {oldest: None})[block] = None
 
     def forget(self, block: int) -> Hashable | None:
         """The block has no key any more; gives the key that it had."""

@@ -96,7 +96,7 @@ class Scheduling:
             return 0
         plan.lockstep = served
         seqs, ids = served.lanes.seqs, served.lanes.ids
-        plan.tokens = dict.fromkeys(ids, 1)
+        plan.tokens = served.lanes.ones.copy()
         self._budget -= len(ids)
         self._inputs -= len(ids) * (1 + self.limits.extra)
         return len(seqs) if running[len(seqs) - 1] is seqs[-1] else 0

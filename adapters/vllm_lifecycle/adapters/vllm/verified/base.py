@@ -180,7 +180,7 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
             or self.num_lookahead_tokens
         ):
             return None
-        asked = lockstep.Requests(self._ends, self._answers.extend_keys)
+        asked = lockstep.Requests(self._ends, self._answers.extend_keys, store.block_size)
         return Columns(
             store, self._kernel.steps, asked, ahead=self.asynchronous, model_len=self.max_model_len
         )

@@ -28,7 +28,8 @@ class Loads:
     def invalid(self, blocks: set[int]) -> list[Seq]:
         """Blocks whose load failed; gives the requests that are to end for it (none when the deployment recomputes)."""
         kernel, size = self._kernel, self._kernel.store.block_size
-        ending: list[Seq] = []
+        ending: dict[str, Seq] = {}
+        background: set[str] = set()
         hit = False
         for seq in list(kernel.loading()):
             first = self._first(seq, blocks, None)
@@ -38,7 +39,8 @@ class Loads:
             if self._signal(lambda: kernel.receive_failed(seq.id, first * size)):  # noqa: B023
                 seq.external = max(0, min(seq.external, first * size))
             if not self.recompute:
-                ending.append(seq)
+                ending[seq.id] = seq
+                background.add(seq.id)
         for seq in list(kernel.running):
             first = self._first(seq, blocks, -(-seq.cached_tokens // size))
             if first is None:
@@ -47,7 +49,7 @@ class Loads:
             kernel.recompute(seq, first * size)
             seq.external = max(0, min(seq.external, first * size))
             if not self.recompute:
-                ending.append(seq)
+                ending[seq.id] = seq
         if not hit:
             self._breaches.count(
                 Party.CONNECTOR, "invalid blocks", f"nobody loads the blocks {sorted(blocks)[:8]}"

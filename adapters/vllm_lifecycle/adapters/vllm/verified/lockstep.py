@@ -6,7 +6,9 @@ probabilities, an answer that is not one token) goes the general way, in its pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from inspect import getclosurevars
 from typing import Any
 
 from vllm_lifecycle.statemachine.kernel.columns import Columns, Served
@@ -21,11 +23,29 @@ Ends = Callable[[Any], tuple[Any, Sequence[int]]]
 """The end token of a request (None: none), and its stop tokens."""
 
 
+HASHER = "get_request_block_hasher.<locals>.request_block_hasher"
+"""vLLM's own way to the keys of a request (v1/core/kv_cache_utils.py); any other is asked each time."""
+
+
+def hash_function(request: Any) -> Callable[[Any], Any] | None:
+    """What makes the key of a block of (key of the block before, its tokens, None), for text alone; None: ask the request."""
+    bound = getattr(request, "get_hash_new_full_blocks", None)
+    return _function_of(request._block_hasher if bound is None else bound.func)
+
+
+@cache
+def _function_of(hasher: Any) -> Callable[[Any], Any] | None:
+    if getattr(hasher, "__qualname__", "") != HASHER:
+        return None
+    found: Callable[[Any], Any] | None = getclosurevars(hasher).nonlocals.get("caching_hash_fn")
+    return found
+
+
 class Requests:
     """What the columns ask of vLLM's requests; see `Facts`."""
 
-    def __init__(self, ends: Ends, extend_keys: Callable[[Seq], None]) -> None:
-        self._ends, self._extend_keys = ends, extend_keys
+    def __init__(self, ends: Ends, extend_keys: Callable[[Seq], None], block_size: int) -> None:
+        self._ends, self._extend_keys, self._size = ends, extend_keys, block_size
         self._known: dict[Any, frozenset[int]] = {}
 
     def fits(self, seq: Seq) -> bool:
@@ -37,6 +57,7 @@ class Requests:
             and not request.has_encoder_inputs
             and not request.num_nans_in_logits
             and request.stop_reason is None
+            and request.prompt_embeds is None
             and getattr(request, "prefill_stats", None) is None
             and getattr(request, "spec_decode_metrics", None) is None
             and getattr(request.sampling_params, "repetition_detection", None) is None
@@ -61,9 +82,17 @@ class Requests:
         request = seq.payload
         return request.client_index, request.trace_headers, seq.cached_tokens
 
-    def hash(self, seq: Seq) -> None:
-        """Blocks that have become full get their keys."""
-        self._extend_keys(seq)
+    def hash(self, seqs: Iterable[Seq]) -> None:
+        """The block that has become full gets its key."""
+        size = self._size
+        for seq in seqs:
+            keys = seq.hashes
+            function = hash_function(seq.payload) if keys and not seq.lora else None
+            if function is None:
+                self._extend_keys(seq)
+            else:
+                start = len(keys) * size
+                keys.append(function((keys[-1], tuple(seq.tokens[start : start + size]), None)))
 
 
 def awaits_before(seq: Seq) -> bool:
@@ -92,14 +121,14 @@ def answered(
     step: Step,
     answer: Any,
     outputs: dict[int, list[Any]],
-    usual: Callable[[Lanes, list[list[int]]], list[Any]],
+    usual: Callable[[Lanes, Sequence[list[int]]], list[Any]],
     special: Callable[[Seq, list[int], int], Any],
     row: Callable[[Row], Any],
-) -> tuple[list[Row], dict[Seq, Any]]:
+) -> tuple[list[Row], dict[Seq, Any], Callable[[Row], Any]]:
     """The members are credited; outputs that come first in the step's order are put in `outputs`.
 
-    Gives the rows that are left, in their order, and the outputs of those among them that are made already (None: no client
-    hears of it).
+    Gives the rows that are left, in their order, the outputs of those among them that are made already (None: no client hears
+    of it), and what makes the others, in that order.
 
     usual   makes the outputs of all members with their tokens; special: that of one member, at its place in the answer
     row     makes the output of a row in the general way
@@ -110,21 +139,34 @@ def answered(
     credited = columns.credit(step, places, answer.sampled_token_ids)
     lanes, tokens = credited.lanes, credited.tokens
     if not lanes.seqs and not step.lockstep:
-        return step.rows, {}
+        return step.rows, {}, row
     made = usual(lanes, tokens)
     apart = set(credited.apart)
     alone = {*lanes.specials, *apart}
     if prompts:
         alone.update(place for place, id in enumerate(lanes.ids) if prompts.get(id) is not None)
-    for place in sorted(alone):
+
+    def apart_or_special(place: int) -> Any:
         seq = lanes.seqs[place]
-        made[place] = (
-            row(Row(seq, seq.run, 1, 0, 1)) if place in apart else special(seq, tokens[place], places[seq.id])
-        )
+        if place in apart:
+            return row(Row(seq, seq.run, 1, 0, 1))
+        return special(seq, tokens[place], places[seq.id])
+
     clients = lanes.constants[CLIENT]
     if step.lockstep is lanes.seqs and clients.count(clients[0]) == len(clients):
+        for place in sorted(alone):
+            made[place] = apart_or_special(place)
         outputs[clients[0]] = [one for one in made if one is not None] if apart else made
-        return step.rows, {}
+        return step.rows, {}, row
     former = columns.departed(step)
     rows = [former.get(seq) or Row(seq, seq.run, 1, 0, 1) for seq in step.lockstep]
-    return [*rows, *step.rows], dict(zip(lanes.seqs, made, strict=True))
+    before = dict(zip(lanes.seqs, made, strict=True))
+    later = {lanes.seqs[place]: place for place in alone}
+    for seq in later:
+        del before[seq]
+
+    def in_turn(one: Row) -> Any:
+        place = later.get(one.seq)
+        return row(one) if place is None else apart_or_special(place)
+
+    return [*rows, *step.rows], before, in_turn

@@ -12,12 +12,12 @@ Stop = Callable[[Seq, int], Status | None]
 
 
 def least_first(seq: Seq, model_len: int) -> Status | None:
-    """As vLLM 0.13.0: below the least length nothing ends a request, not even the model's length."""
+    """As vLLM 0.13.0: below the least length nothing ends a request; but, other than there, the model's length does."""
     request = seq.payload
     params = request.sampling_params
     produced = len(seq.outputs)
     if produced < params.min_tokens:
-        return None
+        return Status.FINISHED_LENGTH_CAPPED if len(seq.tokens) >= model_len else None
     token = seq.outputs[-1]
     if not params.ignore_eos and token == request.eos_token_id:
         return Status.FINISHED_STOPPED

@@ -7,6 +7,7 @@ were awaited) is counted against the worker and costs at most the request that i
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -85,12 +86,12 @@ class Answers:
             self.ended.append(seq)
 
     def _rows(self, step: Step, answer: Any, outputs: dict[int, list[Any]]) -> None:
-        row = partial(self._row, answer)
+        row: Callable[[Row], Any] = partial(self._row, answer)
         columns, rows = self.kernel.columns, step.rows
         before: dict[Seq, Any] = {}
         if columns is not None:
             special = partial(self._special, answer)
-            rows, before = answered(columns, step, answer, outputs, self.usual, special, row)
+            rows, before, row = answered(columns, step, answer, outputs, self.usual, special, row)
         for one in rows:
             seq = one.seq
             made = before[seq] if seq in before else row(one)
@@ -154,13 +155,15 @@ class Answers:
         """Why the request ends, once its grammar has seen the tokens; as it was, unless a release says so."""
         return reason
 
-    def usual(self, lanes: Lanes, tokens: list[list[int]]) -> list[Any]:
+    def usual(self, lanes: Lanes, tokens: Sequence[list[int]]) -> list[Any]:
         """What the clients of all lockstep decoders hear, in bulk."""
         raise NotImplementedError
 
     def extend_keys(self, seq: Seq) -> None:
         """Blocks that have become full get their keys."""
-        seq.hashes.extend(seq.payload.get_hash_new_full_blocks())
+        new_keys = seq.payload.get_hash_new_full_blocks
+        if new_keys is not None:
+            seq.hashes.extend(new_keys())
 
     def drafted(self, row: Row, accepted: int) -> None:
         """So many of the row's drafts were right."""

@@ -25,6 +25,7 @@ from vllm_lifecycle.adapters.vllm.verified.stops import least_first
 from vllm_lifecycle.adapters.vllm.verified.update import Answers
 from vllm_lifecycle.statemachine.kernel.lanes import Lanes
 from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.steps import Step
 from vllm_lifecycle.statemachine.kernel.store import V0_13_0 as STORE
 from vllm_lifecycle.statemachine.kernel.store import StoreRules
 from vllm_lifecycle.statemachine.scheduling.plan import Plan
@@ -32,7 +33,13 @@ from vllm_lifecycle.statemachine.scheduling.rules import V0_13_0, Limits, Rules
 
 
 class Answers013(Answers):
-    """Answers, with the outputs of 0.13.0."""
+    """Answers, with the outputs of 0.13.0; `connector_stats`: what the connector's two sides counted up to the last answer."""
+
+    connector_stats: Any = None
+
+    def process(self, step: Step | None, answer: Any) -> dict[int, list[Any]]:
+        self.connector_stats = self.world.connector_stats(answer)
+        return super().process(step, answer)
 
     def output(
         self,
@@ -60,7 +67,7 @@ class Answers013(Answers):
             request.num_nans_in_logits,
         )
 
-    def usual(self, lanes: Lanes, tokens: list[list[int]]) -> list[Any]:
+    def usual(self, lanes: Lanes, tokens: Sequence[list[int]]) -> list[Any]:
         headers, cached = lanes.constants[HEADERS], lanes.constants[CACHED]
         return list(map(EngineCoreOutput, lanes.ids, tokens, *[repeat(None)] * 7, headers, cached))
 
@@ -142,7 +149,7 @@ class VerifiedScheduler(Verified):
             cross=config.max_num_encoder_input_tokens if self.is_encoder_decoder else 0,
         )
 
-    def _make_answers(self) -> Answers:
+    def _make_answers(self) -> Answers013:
         transfer = self.vllm_config.kv_transfer_config
         recompute = transfer is None or transfer.kv_load_failure_policy == "recompute"
         return Answers013(
@@ -248,7 +255,7 @@ class VerifiedScheduler(Verified):
             connector_prefix_cache_stats=self._stats.take_external(),
             kv_cache_eviction_events=collector.drain_events() if collector is not None else [],
             spec_decoding_stats=self._stats.take_drafted(),
-            kv_connector_stats=self._world.connector_stats(answer),
+            kv_connector_stats=self._answers.connector_stats if answer is not None else None,
             cudagraph_stats=answer.cudagraph_stats if answer is not None else None,
         )
 

@@ -6,7 +6,7 @@ v1/core/sched/utils.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 from types import MappingProxyType
 from typing import Any
@@ -109,7 +109,7 @@ class Answers032(Answers):
             self.world.doom(seq, "accept_tokens", None, error)
         return reason
 
-    def usual(self, lanes: Lanes, tokens: list[list[int]]) -> list[Any]:
+    def usual(self, lanes: Lanes, tokens: Sequence[list[int]]) -> list[Any]:
         headers = lanes.constants[HEADERS]
         if not any(headers):
             return list(map(EngineCoreOutput, lanes.ids, tokens))
