@@ -34,7 +34,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--async-scheduler", default="", metavar="pkg.mod:Class", help="for asynchronous setups"
     )
-    parser.add_argument("--plain", action="store_true", help="compare with vLLM's own as it is, no defect mended")
+    parser.add_argument(
+        "--plain", action="store_true", help="compare with vLLM's own as it is, no defect mended"
+    )
     parser.add_argument("--replay", type=Path, metavar="FILE", help="replay a saved case")
     parser.add_argument("--save", type=Path, default=Path("differential-failure.json"), metavar="FILE")
     parser.add_argument("--keep-going", action="store_true", help="go on with the next group after a failure")

@@ -67,6 +67,8 @@ class StepsHoldBlocks(Counted):
         self.kept: list[tuple[int, Any, list[Any]]] = []
         self.free_at_once = self.kv_cache_manager.free
         self.kv_cache_manager.free = self.free_later
+        self.common_prefix_of_all = self.kv_cache_manager.get_num_common_prefix_blocks
+        self.kv_cache_manager.get_num_common_prefix_blocks = self.common_prefix
 
     def schedule(self) -> Any:
         output = super().schedule()
@@ -88,6 +90,16 @@ class StepsHoldBlocks(Counted):
     def in_flight(self, rid: str) -> bool:
         return any(number <= self.newest.get(rid, 0) for number in self.outstanding)
 
+    def common_prefix(self, rid: str) -> Any:
+        """As if the kept blocks were free, for they are in nobody's table."""
+        kept = [block for _, _, blocks in self.kept for block in blocks]
+        for block in kept:
+            block.ref_cnt -= 1
+        common = self.common_prefix_of_all(rid)
+        for block in kept:
+            block.ref_cnt += 1
+        return common
+
     def free_later(self, request: Any) -> None:
         rid = request.request_id
         if not self.in_flight(rid):
@@ -108,6 +120,40 @@ class HeldKeepAwake(Counted):
         if held and not noticed:
             self.meets(HeldKeepAwake)
         return noticed or held
+
+
+class VictimsPromiseNothing(Counted):
+    """Blocks that a pass enters in the prefix cache are not found any more when their request gives way in the same pass."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.promised: dict[str, int] = {}
+        self.allocate_promised = self.kv_cache_manager.allocate_slots
+        self.kv_cache_manager.allocate_slots = self.allocate_noting
+
+    def schedule(self) -> Any:
+        self.promised.clear()
+        return super().schedule()
+
+    def allocate_noting(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        known = self.kv_cache_manager.coordinator.single_type_managers[0].num_cached_block
+        before = known.get(request.request_id, 0)
+        fresh = self.allocate_promised(request, *args, **kwargs)
+        if known.get(request.request_id, 0) > before:
+            self.promised.setdefault(request.request_id, before)
+        return fresh
+
+    def _preempt_request(self, request: Any, timestamp: float) -> None:
+        rid = request.request_id
+        if rid in self.promised:
+            self.meets(VictimsPromiseNothing)
+            first = self.promised.pop(rid)
+            for manager in self.kv_cache_manager.coordinator.single_type_managers:
+                last = manager.num_cached_block.get(rid, 0)
+                self.kv_cache_manager.evict_blocks(
+                    {b.block_id for b in manager.req_to_blocks[rid][first:last]}
+                )
+        super()._preempt_request(request, timestamp)
 
 
 class FinishedStayFinished(Counted):
@@ -286,6 +332,7 @@ class CrossNeedsNoLess(Counted):
 MENDS = (
     LoadsHoldBlocks,
     LoadsHaveRoom,
+    VictimsPromiseNothing,
     CrossNeedsNoLess,
     FinishedStayFinished,
     SkippedStayInOrder,

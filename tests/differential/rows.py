@@ -48,8 +48,23 @@ def _in_flight_gives_way(call: str, found: Sequence[Difference], pair: Pair) -> 
     return any(rid in flight.tokens for flight in pair.flights for rid in gone)
 
 
+def _least_length_beyond_the_model(call: str, found: Sequence[Difference], pair: Pair) -> bool:
+    """The original keeps a request that fills the model's length because it has not its least length; ours ends it."""
+    longest = pair.setup.model_length
+    return call == "update_from_output" and any(
+        request.num_tokens >= longest and request.num_output_tokens < request.sampling_params.min_tokens
+        for request in pair.reference.scheduler.running
+        if request.sampling_params is not None
+    )
+
+
 ROWS: tuple[Row, ...] = (
     Row("a step in flight keeps its blocks: who is in it gives nothing", "VLLM-45357", _in_flight_gives_way),
+    Row(
+        "the model's length ends a request below its least length",
+        "the next pass schedules -1 tokens",
+        _least_length_beyond_the_model,
+    ),
 )
 """In the order in which they are asked. What a mend removes (mended.py) needs no row."""
 

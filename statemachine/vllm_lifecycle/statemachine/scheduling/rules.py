@@ -26,6 +26,8 @@ class Rules:
     """A load in the background leaves room for the prefills that are under way (_inflight_prefill_reserved_blocks)."""
     cross_as_scheduled: bool = False
     """Cross attention gets room for the encoder inputs of this step; else for the most an encoder may have (schedule)."""
+    tells_table: bool = False
+    """The connector hears the whole table also of a request that goes on after a load; else only what is new (schedule)."""
     returns_inputs: bool = False
     """Encoder inputs of a request that then finds no blocks are given back (schedule)."""
 
@@ -38,6 +40,7 @@ V0_32_0 = Rules(
     counts_loads=True,
     reserves=True,
     cross_as_scheduled=True,
+    tells_table=True,
     returns_inputs=True,
 )
 

@@ -54,7 +54,8 @@ class Loads:
             self._breaches.count(
                 Party.CONNECTOR, "invalid blocks", f"nobody loads the blocks {sorted(blocks)[:8]}"
             )
-        return ending
+        # in the order in which vLLM ends them, which is that of a set
+        return [ending[rid] for rid in background | (ending.keys() - background)]
 
     def nothing_came(self, rid: str) -> Seq | None:
         """The load of this request failed as a whole; the request, or None when it does not load."""

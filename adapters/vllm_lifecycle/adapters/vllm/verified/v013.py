@@ -76,6 +76,7 @@ class VerifiedScheduler(Verified):
     """Runs inside vLLM 0.13.0 in place of its `Scheduler` (or `AsyncScheduler`, as the configuration says)."""
 
     RELEASE = "0.13.0"
+    _answers: Answers013
     STORE_RULES: ClassVar[StoreRules] = STORE
     OWN_STORE: ClassVar[tuple[type[Any], ...]] = (FullAttentionSpec,)
 
