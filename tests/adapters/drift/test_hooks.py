@@ -102,6 +102,16 @@ def test_an_override_that_takes_anything_still_fits(tmp_path: Path) -> None:
     assert not [f for f in findings(tmp_path, source, edit) if f.breaks]
 
 
+def test_results_that_are_passed_on_have_the_shape_of_the_base(tmp_path: Path) -> None:
+    source = MINE.replace(
+        "        super().finish_requests(request_ids, finished_status)\n        return []\n",
+        "        return super().finish_requests(request_ids, finished_status)\n",
+    )
+    edit = (SCHEDULER, "        return []\n\n    def reset", "        return [], {}\n\n    def reset")
+    assert [f for f in findings(tmp_path / "own", MINE, edit) if f.breaks]
+    assert not [f for f in findings(tmp_path / "passed", source, edit) if f.breaks]
+
+
 def test_of_several_attempts_one_has_to_fit(tmp_path: Path) -> None:
     tried = MINE.replace(
         "        return super().schedule(throttle_prefills)\n",

@@ -15,6 +15,8 @@ WHERE = ("vllm/v1", "vllm_omni")
 """Folders in which `.status` is the status of a request."""
 COMPUTED = "computed"
 """Target of an assignment whose value is no literal status."""
+PASSED_ON = "as its base"
+"""Shape of results that a method passes on from the method that it overrides."""
 SKIPPED = frozenset({"ctx", "type_comment", "type_params", "kind", "returns", "annotation"})
 """Parts of a syntax tree that say nothing about behaviour, or differ between versions of Python."""
 
@@ -157,12 +159,14 @@ def parameters(node: Function) -> tuple[str, ...]:
 
 
 def returns(node: Function) -> tuple[str, ...]:
-    """What the results look like, each shape once: `nothing`, `a value`, `N values` for tuples, `a generator`."""
+    """What the results look like, each shape once: `nothing`, `a value`, `N values` for tuples, `a generator`, `as its base`."""
     shapes: dict[str, None] = {}
     for inner in _own_nodes(node):
         match inner:
             case ast.Yield() | ast.YieldFrom():
                 shapes["a generator"] = None
+            case ast.Return(value=ast.Call() as call) if _passes_on(call, node.name):
+                shapes[PASSED_ON] = None
             case ast.Return(value=None | ast.Constant(value=None)):
                 shapes["nothing"] = None
             case ast.Return(value=ast.Tuple(elts=elements)) if elements:
@@ -170,6 +174,16 @@ def returns(node: Function) -> tuple[str, ...]:
             case ast.Return():
                 shapes[_annotated(node)] = None
     return tuple(sorted(shapes)) or ("nothing",)
+
+
+def _passes_on(call: ast.Call, name: str) -> bool:
+    """`super().name(...)` or `Base.name(self, ...)` in a method of that name: its results have the shape of the base's."""
+    match call:
+        case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=called)):
+            return called == name
+        case ast.Call(func=ast.Attribute(value=ast.Name(), attr=called), args=[ast.Name(id="self"), *_]):
+            return called == name
+    return False
 
 
 def _annotated(node: Function) -> str:

@@ -14,7 +14,7 @@ from vllm_lifecycle.spec.lang.sorts import DefinitionError
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
 from vllm_lifecycle.spec.profiles import PROFILES, profile
 
-FOLDER = Path(__file__).parent / "known"
+FOLDER = Path(__file__).parent / "releases"
 FAMILY = "vllm_omni"
 """Package whose presence makes a tree one of vllm-omni."""
 
