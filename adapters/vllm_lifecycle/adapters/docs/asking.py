@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from vllm_lifecycle.spec.check.verdict import Outcome, Verdict
 from vllm_lifecycle.spec.lang.machine import Machine, Property
 from vllm_lifecycle.spec.lifecycles.system import SYSTEM
 
 Progress = Callable[[str], None]
+JOBS = 2
+"""Worker processes, where there is enough to ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,23 +30,28 @@ class Deed:
 def doers(
     deeds: Sequence[Deed], progress: Progress, machine: Machine = SYSTEM
 ) -> Iterator[tuple[str, str, bool | None]]:
-    """(claim, action, whether it can) of everything asked; None where the solver had no answer."""
+    """(claim, action, whether it can) of everything asked, in the order of the claims; None where the solver had no answer."""
+    from vllm_lifecycle.spec.check.induction.pool import discharge_all
     from vllm_lifecycle.spec.check.induction.prover import GOOD, Answer, Prover
     from vllm_lifecycle.spec.check.induction.theory import Theory
 
     wanted = {d.claim.name: d.actions for d in deeds}
     whole = replace(machine, properties=(*machine.properties, *(d.claim for d in deeds)), _index={})
     theory = Theory(whole, ())
-    prover = Prover(theory, (0,))
     asked = [
-        (o, str(o.action))
+        o
         for o in theory.obligations
         if o.claim in wanted and o.action is not None and _wants(wanted[o.claim], o.action)
     ]
-    for number, (obligation, action) in enumerate(asked, start=1):
-        progress(f"{number} of {len(asked)} questions")
-        status = prover.discharge(obligation).status
-        yield obligation.claim, action, True if status is Answer.FAILED else False if status in GOOD else None
+    told = partial(_tell, progress)
+    status = {r.obligation.name: r.status for r in discharge_all(Prover(theory, (0,)), asked, JOBS, told)}
+    for o in asked:
+        found = status[o.name]
+        yield o.claim, str(o.action), True if found is Answer.FAILED else False if found in GOOD else None
+
+
+def _tell(progress: Progress, done: int, total: int) -> None:
+    progress(f"{done} of {total} questions")
 
 
 def _wants(actions: Collection[str] | None, action: str) -> bool:
