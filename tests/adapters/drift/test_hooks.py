@@ -102,6 +102,19 @@ def test_an_override_that_takes_anything_still_fits(tmp_path: Path) -> None:
     assert not [f for f in findings(tmp_path, source, edit) if f.breaks]
 
 
+def test_a_method_that_the_base_came_to_ask_for_breaks(tmp_path: Path) -> None:
+    asks = (
+        SCHEDULER,
+        "    def _victims(self):",
+        "    @abstractmethod\n    def pause(self): ...\n\n    def _victims(self):",
+    )
+    assert "MyScheduler lacks pause, which Scheduler asks for" in [
+        f.text for f in findings(tmp_path / "no", MINE, asks) if f.breaks
+    ]
+    mine = MINE + "\n    def pause(self):\n        return None\n"
+    assert not [f for f in findings(tmp_path / "yes", mine, asks) if f.breaks]
+
+
 def test_results_that_are_passed_on_have_the_shape_of_the_base(tmp_path: Path) -> None:
     source = MINE.replace(
         "        super().finish_requests(request_ids, finished_status)\n        return []\n",

@@ -1,8 +1,8 @@
 """A user's subclass against a tree: which of the hooks that it overrides changed, went away, or no longer fit.
 
 The class is parsed, never imported; its bases are looked up in the tree. An override breaks when nothing calls it any more, when
-it cannot take what its base takes, or when the results of the base have another shape than its own. A base whose body
-changed is a note: read it again.
+it cannot take what its base takes, or when the results of the base have another shape than its own; a class breaks when it lacks
+an abstract method. A base whose body changed is a note: read it again.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def overrides(tree: Tree, cls: Class, against: Facts) -> Iterator[Finding]:
     then = next((against.classes[b.name] for b in bases if b.name in against.classes), {})
     for name, node in own.items():
         yield from _override(f"{cls.node.name}.{name}", facts.method(node), then.get(name), now.get(name))
+    yield from _missing(cls, bases)
     yield from _super_calls(cls, own, now)
     yield from _reads(cls, own, bases)
 
@@ -98,6 +99,14 @@ def _cannot_take(own: Method, base: Method) -> str:
         return f"yours has no {', '.join(lacking)}"
     extra = [p for p in own.parameters if not p.startswith("*") and not p.endswith("=") and p not in taken]
     return f"yours needs {', '.join(extra)} besides" if extra else ""
+
+
+def _missing(cls: Class, bases: list[Class]) -> Iterator[Finding]:
+    """Abstract methods that nobody gives a body."""
+    for name in dict.fromkeys(n for b in bases for n in b.own_methods()):
+        found = cls.method(name)
+        if found is not None and any("abstractmethod" in ast.unparse(d) for d in found[1].decorator_list):
+            yield Finding(True, "hook", f"{cls.node.name} lacks {name}, which {found[0].node.name} asks for")
 
 
 def _super_calls(cls: Class, own: dict[str, Function], now: dict[str, Method]) -> Iterator[Finding]:
