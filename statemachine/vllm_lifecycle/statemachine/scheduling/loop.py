@@ -53,7 +53,7 @@ class Scheduling:
         self._threshold = self._bound()
         self._reading = False
         self._serve_running(plan, self._serve_lockstep(plan))
-        if not plan.preempted:
+        if not plan.preempted and self.kernel.unfinished > len(self.kernel.running):
             self._serve_waiting(plan)
         return plan
 
@@ -125,8 +125,10 @@ class Scheduling:
                 if running.index(victim) < index:
                     index -= 1
                 if self._give_way(plan, victim, seq):
-                    return
+                    break
                 fresh = self.kernel.resume_running(seq, new, lookahead=self.limits.lookahead)
+            if fresh is None:
+                continue
             self._take(plan, seq, new, fresh, inputs)
             plan.running.append(seq)
             self._reading |= seq.chunk

@@ -9,7 +9,7 @@ is in `breaches`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any, ClassVar
 
 from vllm.distributed.kv_events import EventPublisherFactory, KVEventBatch
@@ -52,7 +52,7 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
     """Plans a step before the last one's tokens are known; None: as the configuration says."""
     RANK: ClassVar[str] = "data_parallel_rank"
     """The number that tells this scheduler from others that publish cache events."""
-    APART: ClassVar[bool] = False
+    APART: ClassVar[bool] = True
     """Waiting requests that hold blocks have a queue of their own, which is served first."""
     STATS: ClassVar[type[Stats]] = Stats
     WORLD: ClassVar[type[Surroundings]] = Surroundings
@@ -99,7 +99,7 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
         self.dcp_world_size = config.parallel_config.decode_context_parallel_size
         self.pcp_world_size = config.parallel_config.prefill_context_parallel_size
         self.finished_req_ids_dict: dict[int, set[str]] | None = {} if finished else None
-        self.prev_step_scheduled_req_ids: set[str] = set()
+        self._before: Container[str] = ()
         self.kv_event_publisher = EventPublisherFactory.create(
             config.kv_events_config, getattr(config.parallel_config, self.RANK)
         )
@@ -180,9 +180,14 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
             or self.num_lookahead_tokens
         ):
             return None
-        asked = lockstep.Requests(self._ends, self._answers.extend_keys, store.block_size)
+        asked = lockstep.Requests(self._ends, self._answers.extend_keys)
         return Columns(
-            store, self._kernel.steps, asked, ahead=self.asynchronous, model_len=self.max_model_len
+            store,
+            self._kernel.steps,
+            asked,
+            ahead=self.asynchronous,
+            model_len=self.max_model_len,
+            prompt=self._world.connector is not None,
         )
 
     # what a release says
@@ -227,6 +232,11 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
         self._running[:] = list(requests)
 
     @property
+    def prev_step_scheduled_req_ids(self) -> set[str]:
+        """Who took part in the last step, as far as the workers may be told less of it for that."""
+        return {rid for rid in self._kernel.seqs if rid in self._before}
+
+    @property
     def connector(self) -> Any:
         """The KV connector; None without one."""
         return self._world.connector
@@ -248,6 +258,15 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
     def finished_req_ids(self) -> set[str]:
         """Ids that finished since the last step, of which the workers have not heard yet."""
         return self._kernel.notices
+
+    @property
+    def deferred_frees(self) -> list[tuple[int, list[Any]]]:
+        """Blocks of requests that have ended or were preempted and that only a step in flight still holds."""
+        make = self._world.blocks
+        return [
+            (last, [block for group in make(hold.blocks).blocks for block in group])
+            for last, hold in self._kernel.steps.waiting
+        ]
 
     @property
     def finished_recving_kv_req_ids(self) -> set[str]:
@@ -321,7 +340,7 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
         plan = self._pass.plan()
         self._answers.ended += plan.failed
         output = self._output(plan)
-        self.prev_step_scheduled_req_ids = set(plan.tokens)
+        self._before = plan.tokens
         self._world.describe(output)
         rows = plan.rows_of(self._kernel.seqs)
         step = self._kernel.dispatch(rows, plan.members)
@@ -409,7 +428,7 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
             for seq in self._kernel.preempt_all():
                 self._world.encoder_free(seq)
                 self._world.preempted(seq)
-            self.prev_step_scheduled_req_ids = set()
+            self._before = ()
             done = self._kernel.forget_cache()
         else:
             done = self._kernel.reset()

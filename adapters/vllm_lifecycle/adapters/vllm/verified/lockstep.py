@@ -6,7 +6,7 @@ probabilities, an answer that is not one token) goes the general way, in its pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import cache
 from inspect import getclosurevars
 from typing import Any
@@ -44,8 +44,8 @@ def _function_of(hasher: Any) -> Callable[[Any], Any] | None:
 class Requests:
     """What the columns ask of vLLM's requests; see `Facts`."""
 
-    def __init__(self, ends: Ends, extend_keys: Callable[[Seq], None], block_size: int) -> None:
-        self._ends, self._extend_keys, self._size = ends, extend_keys, block_size
+    def __init__(self, ends: Ends, extend_keys: Callable[[Seq], None]) -> None:
+        self._ends, self._extend_keys = ends, extend_keys
         self._known: dict[Any, frozenset[int]] = {}
 
     def fits(self, seq: Seq) -> bool:
@@ -75,24 +75,27 @@ class Requests:
     def special(self, seq: Seq) -> bool:
         """It has a grammar, or asks for log probabilities."""
         request = seq.payload
-        return request.structured_output_request is not None or request.sampling_params.logprobs is not None
+        return request.structured_output_request is not None or wants_logprobs(request.sampling_params)
 
     def constants(self, seq: Seq) -> tuple[Any, ...]:
         """See `CLIENT`, `HEADERS`, `CACHED`."""
         request = seq.payload
         return request.client_index, request.trace_headers, seq.cached_tokens
 
-    def hash(self, seqs: Iterable[Seq]) -> None:
-        """The block that has become full gets its key."""
-        size = self._size
-        for seq in seqs:
+    def hash(self, full: list[tuple[Seq, list[int]]]) -> None:
+        """The block that has become full, with these tokens, gets its key."""
+        for seq, tokens in full:
             keys = seq.hashes
             function = hash_function(seq.payload) if keys and not seq.lora else None
             if function is None:
                 self._extend_keys(seq)
             else:
-                start = len(keys) * size
-                keys.append(function((keys[-1], tuple(seq.tokens[start : start + size]), None)))
+                keys.append(function((keys[-1], tuple(tokens), None)))
+
+
+def wants_logprobs(params: Any) -> bool:
+    """The client is told log probabilities, of the likeliest tokens or of those that it named."""
+    return params.logprobs is not None or bool(getattr(params, "logprob_token_ids", None))
 
 
 def awaits_before(seq: Seq) -> bool:
@@ -108,12 +111,12 @@ def new_blocks(served: Served) -> list[tuple[list[int], ...] | None]:
     return blocks
 
 
-def untold(served: Served, before: set[str]) -> dict[str, list[int]]:
+def untold(served: Served, before: Container[str]) -> dict[str, list[int]]:
     """All tokens of the members that were not in the step before."""
     lanes = served.lanes
-    if before.issuperset(lanes.ids):
+    if all(map(before.__contains__, lanes.ids)):
         return {}
-    return {id: tokens.copy() for id, tokens in zip(lanes.ids, lanes.tokens, strict=True) if id not in before}
+    return {seq.id: seq.payload._all_token_ids.copy() for seq in lanes.seqs if seq.id not in before}
 
 
 def answered(
@@ -141,6 +144,11 @@ def answered(
     if not lanes.seqs and not step.lockstep:
         return step.rows, {}, row
     made = usual(lanes, tokens)
+    clients = lanes.constants[CLIENT]
+    in_order = step.lockstep is lanes.seqs and lanes.uniform[CLIENT]
+    if in_order and not credited.apart and not lanes.specials and not prompts:
+        outputs[clients[0]] = made
+        return step.rows, {}, row
     apart = set(credited.apart)
     alone = {*lanes.specials, *apart}
     if prompts:
@@ -152,8 +160,7 @@ def answered(
             return row(Row(seq, seq.run, 1, 0, 1))
         return special(seq, tokens[place], places[seq.id])
 
-    clients = lanes.constants[CLIENT]
-    if step.lockstep is lanes.seqs and clients.count(clients[0]) == len(clients):
+    if in_order:
         for place in sorted(alone):
             made[place] = apart_or_special(place)
         outputs[clients[0]] = [one for one in made if one is not None] if apart else made

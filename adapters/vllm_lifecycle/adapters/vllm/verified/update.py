@@ -13,7 +13,7 @@ from typing import Any
 
 from vllm_lifecycle.adapters.vllm.verified.breaches import Breaches
 from vllm_lifecycle.adapters.vllm.verified.loads import Loads
-from vllm_lifecycle.adapters.vllm.verified.lockstep import answered
+from vllm_lifecycle.adapters.vllm.verified.lockstep import answered, wants_logprobs
 from vllm_lifecycle.adapters.vllm.verified.stats import Stats
 from vllm_lifecycle.adapters.vllm.verified.stops import Stop
 from vllm_lifecycle.adapters.vllm.verified.world import Surroundings
@@ -63,6 +63,7 @@ class Answers:
             self.kernel.receive_output(step)
             self.world.encoders.answered(step.rows)
         report = answer.kv_connector_output
+        received, sent = self.loads.matched(report) if report else ((), ())
         failed = self.loads.invalid(report.invalid_block_ids) if report and report.invalid_block_ids else []
         if step is not None:
             self._rows(step, answer, outputs)
@@ -76,7 +77,7 @@ class Answers:
         self.ended = []
         if report:
             self.world.connector_answered(report)
-            self.loads.finished(report.finished_recving or (), report.finished_sending or ())
+            self.loads.finished(received, sent)
         return outputs
 
     def end(self, seq: Seq) -> None:
@@ -147,7 +148,7 @@ class Answers:
             return None
         chosen = None
         params = request.sampling_params
-        if logprobs and params is not None and params.logprobs is not None:
+        if logprobs and params is not None and wants_logprobs(params):
             chosen = logprobs.slice_request(place, len(tokens))
         return self.output(seq, tokens, told, logprobs=chosen, prompt_logprobs=prompt, vector=vector)
 

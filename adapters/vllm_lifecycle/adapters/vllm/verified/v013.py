@@ -197,7 +197,7 @@ class VerifiedScheduler(Verified):
         return NewRequestData.from_request(seq.payload, table)
 
     def _cached(self, plan: Plan, seqs: list[Seq], resumed: list[Seq]) -> CachedRequestData:
-        fresh, known = plan.fresh, self.prev_step_scheduled_req_ids
+        fresh, known = plan.fresh, self._before
         blocks: list[tuple[list[int], ...] | None] = []
         for seq in seqs:
             ids = fresh[seq.id]

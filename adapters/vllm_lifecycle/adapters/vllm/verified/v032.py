@@ -16,13 +16,7 @@ from vllm.v1.core.sched.output import GrammarOutput, KVConnectorBlockState
 from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec
 from vllm.v1.metrics.perf import ModelMetrics
-from vllm.v1.metrics.stats import (
-    KV_FETCH_COMPLETED_WAITING,
-    KV_FETCH_IN_PROGRESS,
-    KV_FETCH_WAITING_TO_START,
-    RequestSpecDecodeMetrics,
-    SchedulerStats,
-)
+from vllm.v1.metrics.stats import RequestSpecDecodeMetrics, SchedulerStats
 from vllm.v1.structured_output.utils import strip_speculative_padding
 
 from vllm_lifecycle.adapters.vllm.verified import v032_parts as parts
@@ -37,11 +31,12 @@ from vllm_lifecycle.adapters.vllm.verified.v032_encoder import Encoders032
 from vllm_lifecycle.adapters.vllm.verified.v032_events import CacheEvents032, CacheWatch032
 from vllm_lifecycle.adapters.vllm.verified.v032_hybrid import HybridStore032
 from vllm_lifecycle.adapters.vllm.verified.v032_outputs import Outputs
-from vllm_lifecycle.adapters.vllm.verified.v032_stats import Stats032
+from vllm_lifecycle.adapters.vllm.verified.v032_stats import Stats032, fetches, report
 from vllm_lifecycle.adapters.vllm.verified.v032_update import Answers032, ends_first
 from vllm_lifecycle.adapters.vllm.verified.v032_world import Surroundings032
 from vllm_lifecycle.adapters.vllm.verified.views import Waiting
-from vllm_lifecycle.spec.lifecycles.vocabulary import Status, Transfer
+from vllm_lifecycle.spec.lifecycles.vocabulary import Status
+from vllm_lifecycle.statemachine.kernel.columns import Columns
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.store import V0_32_0 as STORE
 from vllm_lifecycle.statemachine.kernel.store import StoreRules
@@ -155,6 +150,9 @@ class VerifiedScheduler(Verified):
         params = request.sampling_params
         return params.eos_token_id, params.stop_token_ids or ()
 
+    def _columns(self, store: Any) -> Columns | None:
+        return None if self._answers.masks else super()._columns(store)
+
     def _rules(self) -> Rules:
         return replace(V0_32_0, asynchronous=self.asynchronous)
 
@@ -214,7 +212,8 @@ class VerifiedScheduler(Verified):
     def schedule(self, throttle_prefills: bool = False) -> Any:
         self.current_step += 1
         output = super().schedule()
-        output.kv_connector_block_state = None
+        if self._world.connector is not None:
+            output.kv_connector_block_state = None
         if self._counts_in_flight:
             for rid, tokens in output.num_scheduled_tokens.items():
                 self._kernel.seqs[rid].payload.num_in_flight_tokens += tokens
@@ -233,10 +232,10 @@ class VerifiedScheduler(Verified):
             self.deferred_waiting.discard(seq.payload)
         output = self._outputs.make(
             plan,
-            before=self.prev_step_scheduled_req_ids,
+            before=self._before,
             preempted=world.take_preempted(),
             finished=self._kernel.notices,
-            encoder_cache=self.encoder_cache_manager,
+            encoder_cache=self.encoder_cache_manager if self.max_num_encoder_input_tokens else None,
         )
         if world.connector is not None:
             output.kv_connector_block_state = KVConnectorBlockState(
@@ -351,36 +350,14 @@ class VerifiedScheduler(Verified):
         return EngineCoreOutputs(outputs=outputs, finished_requests=finished)
 
     def _make_stats(self, answer: Any) -> SchedulerStats:
-        running, waiting = self.get_request_counts()
-        deferred = len(self.deferred_waiting)
-        collector = self.kv_metrics_collector
         perf, self._perf = self._perf, None
-        of_kv, of_encodings = self._answers.transfer_stats if answer is not None else (None, None)
-        return SchedulerStats(
-            num_running_reqs=running,
-            num_waiting_reqs=waiting - deferred,
-            num_skipped_waiting_reqs=deferred,
-            num_kv_fetch_reqs_by_stage=self._fetches(),
-            kv_cache_usage=self._kernel.store.usage,
-            prefix_cache_stats=self._stats.take_prefix(),
-            connector_prefix_cache_stats=self._stats.take_external(),
-            kv_cache_eviction_events=collector.drain_events() if collector is not None else [],
-            spec_decoding_stats=self._stats.take_drafted(),
-            kv_connector_stats=of_kv,
-            ec_connector_stats=of_encodings,
-            cudagraph_stats=answer.cudagraph_stats if answer is not None else None,
-            perf_stats=perf,
-        )
+        transfers = self._answers.transfer_stats if answer is not None else (None, None)
+        return report(self, self._stats, transfers, answer, perf)
 
-    def _fetches(self) -> dict[str, int]:
+    @property
+    def fetches(self) -> dict[str, int]:
         """Requests with a load in the background, by how far it is."""
-        loads = [seq.receive.state for seq in self._kernel.loading() if seq.receive is not None]
-        active = loads.count(Transfer.ACTIVE)
-        return {
-            KV_FETCH_WAITING_TO_START: len(self._world.to_load),
-            KV_FETCH_IN_PROGRESS: active,
-            KV_FETCH_COMPLETED_WAITING: len(loads) - active,
-        }
+        return fetches(self._kernel, len(self._world.to_load))
 
     def get_ec_connector(self) -> Any:
         return self._world.encoder_connector

@@ -6,6 +6,8 @@ schedule and _make_cached_request_data of v1/core/sched/scheduler.py.
 
 from __future__ import annotations
 
+from collections.abc import Container
+from itertools import islice
 from typing import Any
 
 from vllm.v1.core.sched.output import (
@@ -40,28 +42,41 @@ class Outputs:
         self._mrope, self._drafts, self._counts = mrope, drafts, counts_inputs
 
     def make(
-        self, plan: Plan, *, before: set[str], preempted: set[str], finished: set[str], encoder_cache: Any
+        self,
+        plan: Plan,
+        *,
+        before: Container[str],
+        preempted: set[str],
+        finished: set[str],
+        encoder_cache: Any,
     ) -> Any:
-        """The output of a pass whose plan is not dispatched yet; `before` took part in the step before."""
-        tokens = plan.tokens
-        new, resumed = plan.new, plan.resumed
-        if self._second:
+        """The output of a pass whose plan is not dispatched yet; `before` took part in the step before.
+
+        `encoder_cache`: None when there are no encoder inputs.
+        """
+        tokens, new, resumed = plan.tokens, plan.new, plan.resumed
+        if self._second and resumed:
             new, resumed = [*new, *resumed], []
-        return SchedulerOutput(
-            scheduled_new_reqs=[self._new(seq, plan) for seq in new],
-            scheduled_cached_reqs=self._cached(plan, resumed, before),
-            num_scheduled_tokens=tokens,
-            total_num_scheduled_tokens=sum(tokens.values()),
-            scheduled_spec_decode_tokens=plan.drafts,
-            scheduled_encoder_inputs=plan.encoder,
-            scheduled_encoder_input_stats=self._input_stats(plan) if self._counts else None,
+        members = len(plan.members)
+        output = SchedulerOutput(
+            [self._new(seq, plan) for seq in new] if new else [],
+            self._cached(plan, resumed, before),
+            tokens,
+            members + sum(islice(tokens.values(), members, None)),
+            plan.drafts,
+            plan.encoder,
+            finished,
+            [] if encoder_cache is None else encoder_cache.get_freed_mm_hashes(),
             preempted_req_ids=preempted,
-            finished_req_ids=finished,
-            free_encoder_mm_hashes=encoder_cache.get_freed_mm_hashes(),
-            has_sync_kv_loads=bool(plan.loaded),
             num_spec_tokens_to_schedule=self._drafts,
-            ec_manager_metadata=encoder_cache.get_manager_metadata(),
         )
+        if plan.loaded:
+            output.has_sync_kv_loads = True
+        if encoder_cache is not None:
+            output.ec_manager_metadata = encoder_cache.get_manager_metadata()
+            if self._counts:
+                output.scheduled_encoder_input_stats = self._input_stats(plan)
+        return output
 
     def _new(self, seq: Seq, plan: Plan) -> Any:
         return NewRequestData.from_request(
@@ -71,7 +86,17 @@ class Outputs:
             uses_mrope=self._mrope,
         )
 
-    def _cached(self, plan: Plan, resumed: list[Seq], before: set[str]) -> Any:
+    def _cached(self, plan: Plan, resumed: list[Seq], before: Container[str]) -> Any:
+        served = plan.lockstep
+        if served is not None and not plan.running and not resumed and not self._tells:
+            known = {} if self._second else untold(served, before)
+            return CachedRequestData(
+                served.lanes.ids.copy(), set(), [], known, new_blocks(served), served.computed, served.shown
+            )
+        return self._told(plan, resumed, before)
+
+    def _told(self, plan: Plan, resumed: list[Seq], before: Container[str]) -> Any:
+        """The general way; with sampled tokens, if they are told, of those that are no lockstep decoders."""
         fresh = plan.fresh
         seqs = [*plan.running, *resumed]
         known: dict[str, list[int]] = {}

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from vllm.v1.metrics.stats import (
+    KV_FETCH_COMPLETED_WAITING,
+    KV_FETCH_IN_PROGRESS,
+    KV_FETCH_WAITING_TO_START,
+    SchedulerStats,
+)
 from vllm.v1.spec_decode.metrics import SpecDecodingStats
 
 from vllm_lifecycle.adapters.vllm.verified.stats import Stats
+from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer
+from vllm_lifecycle.statemachine.kernel.kernel import Kernel
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 
 
@@ -28,3 +36,39 @@ class Stats032(Stats):
             if self._drafted is None:
                 self._drafted = SpecDecodingStats.new(self._most_drafts)
             self._drafted.observe_draft(num_draft_tokens=drafts - invalid, num_accepted_tokens=accepted)
+
+
+def fetches(kernel: Kernel, to_start: int) -> dict[str, int]:
+    """Requests with a load in the background, by how far it is."""
+    loads = [seq.receive.state for seq in kernel.loading() if seq.receive is not None]
+    active = loads.count(Transfer.ACTIVE)
+    return {
+        KV_FETCH_WAITING_TO_START: to_start,
+        KV_FETCH_IN_PROGRESS: active,
+        KV_FETCH_COMPLETED_WAITING: len(loads) - active,
+    }
+
+
+def report(
+    scheduler: Any, counted: Stats032, transfers: tuple[Any, Any], answer: Any, perf: Any
+) -> SchedulerStats:
+    """The statistics of a scheduler with the last answer (None: of none); `transfers`: of its two connectors."""
+    running, waiting = scheduler.get_request_counts()
+    deferred = len(scheduler.deferred_waiting)
+    collector = scheduler.kv_metrics_collector
+    of_kv, of_encodings = transfers
+    return SchedulerStats(
+        num_running_reqs=running,
+        num_waiting_reqs=waiting - deferred,
+        num_skipped_waiting_reqs=deferred,
+        num_kv_fetch_reqs_by_stage=scheduler.fetches,
+        kv_cache_usage=scheduler.get_kv_cache_usage(),
+        prefix_cache_stats=counted.take_prefix(),
+        connector_prefix_cache_stats=counted.take_external(),
+        kv_cache_eviction_events=collector.drain_events() if collector is not None else [],
+        spec_decoding_stats=counted.take_drafted(),
+        kv_connector_stats=of_kv,
+        ec_connector_stats=of_encodings,
+        cudagraph_stats=answer.cudagraph_stats if answer is not None else None,
+        perf_stats=perf,
+    )
