@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from random import Random
 from typing import Any
 
@@ -65,11 +65,18 @@ class Events:
 class Plain:
     """A small engine around the kernel: requests come and go, steps are planned, and answered in their order."""
 
-    def __init__(self, ahead: bool, late: bool, ranked: bool, blocks: int, caching: bool) -> None:
+    def __init__(
+        self, ahead: bool, late: bool, ranked: bool, blocks: int, caching: bool, heard: bool
+    ) -> None:
         self.ahead = ahead
         self.events = Events()
         store = PagedStore(
-            blocks, BLOCK, MODEL_LEN, V0_32_0 if late else V0_13_0, caching=caching, listener=self.events
+            blocks,
+            BLOCK,
+            MODEL_LEN,
+            V0_32_0 if late else V0_13_0,
+            caching=caching,
+            listener=self.events if heard else None,
         )
         policy = Priority() if ranked else FCFS()
         self.kernel = Kernel(store, policy.queue(), slots=SLOTS, clock=lambda: 0.0)
@@ -85,9 +92,11 @@ class Plain:
     def setup(self) -> None:
         """For those who add to the kernel."""
 
-    def hash(self, seqs: Iterable[Seq]) -> None:
-        for seq in seqs:
-            self.keys(seq)
+    def hash(self, full: list[tuple[Seq, list[int]]]) -> None:
+        for seq, tokens in full:
+            before = seq.hashes[-1] if seq.hashes else ()
+            seq.hashes.append((*before, *tokens))
+            assert len(seq.hashes[-1]) == len(seq.hashes) * BLOCK
 
     def keys(self, seq: Seq) -> None:
         for end in range((len(seq.hashes) + 1) * BLOCK, len(seq.tokens) + 1, BLOCK):
@@ -177,6 +186,8 @@ class Plain:
     def state(self) -> Any:
         """All that could differ."""
         kernel, store = self.kernel, self.store
+        if kernel.columns is not None:
+            kernel.columns.flush()
         seqs = {
             seq.id: (
                 seq.status,
@@ -306,6 +317,7 @@ def compare(events: list[Event], **setup: Any) -> int:
     ranked=st.booleans(),
     blocks=st.sampled_from([12, 24, 60]),
     caching=st.sampled_from([True, True, False]),
+    heard=st.booleans(),
 )
 @settings(max_examples=300)
 def test_the_same_as_without(events: list[Event], **setup: Any) -> None:
@@ -328,6 +340,12 @@ def test_long_runs(ahead: bool, blocks: int) -> None:
             if random.random() < 0.1:
                 events.append((random.choice(("abort", "preempt", "plan")), random.randrange(9), 0, 0))
         rows += compare(
-            events, ahead=ahead, late=bool(seed % 2), ranked=seed % 4 > 1, blocks=blocks, caching=True
+            events,
+            ahead=ahead,
+            late=bool(seed % 2),
+            ranked=seed % 4 > 1,
+            blocks=blocks,
+            caching=True,
+            heard=seed % 3 == 0,
         )
     assert rows > 200, rows

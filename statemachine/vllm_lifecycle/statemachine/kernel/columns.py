@@ -20,7 +20,7 @@ drafts come (each row has another length).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import NamedTuple
 
@@ -57,16 +57,27 @@ class Columns:
 
     ahead       steps are planned before the last one's tokens are known (asynchronous scheduling)
     model_len   longest sequence; depth: most steps in flight with which there are members
+    prompt      a token is in its request's lists at once; else within a block's length of steps, and `flush` sees to it
     tick, tock  dispatched and answered steps, those without rows left out
     """
 
     def __init__(
-        self, store: PagedStore, steps: Steps, facts: Facts, *, ahead: bool, model_len: int, depth: int = 2
+        self,
+        store: PagedStore,
+        steps: Steps,
+        facts: Facts,
+        *,
+        ahead: bool,
+        model_len: int,
+        prompt: bool = False,
+        depth: int = 2,
     ) -> None:
         self.tick = 0
         self.tock = 0
         self._store, self._steps, self._facts = store, steps, facts
         self._ahead, self._model_len, self._depth = ahead, model_len, depth
+        self._most = depth if ahead else 0
+        self._prompt = prompt or store.listener is not None
         self._lanes = Lanes.empty()
         self._stale = False
         self._last = 0
@@ -74,6 +85,7 @@ class Columns:
         self._wheel: list[dict[Seq, None]] = [{} for _ in range(store.block_size)]
         self._calendar: dict[int, dict[Seq, None]] = {}
         self._near: dict[Seq, None] = {}
+        self._behind: list[list[int]] = []
 
     # membership
 
@@ -82,7 +94,7 @@ class Columns:
         """The members."""
         if self._stale:
             self._stale = False
-            self._lanes = self._lanes.but(lambda seq: seq.lockstep is not self)
+            self._lanes = self._lanes.only([seq.lockstep is self for seq in self._lanes.seqs])
         return self._lanes
 
     @property
@@ -97,6 +109,7 @@ class Columns:
 
     def leave(self, seq: Seq) -> None:
         """The request is served by itself from now on; its record says what the columns knew."""
+        self.flush()
         flight = self.flight
         del self._wheel[seq.computed % self._store.block_size][seq]
         when = self._last_answer(seq)
@@ -113,12 +126,25 @@ class Columns:
         seq.lockstep = None
         self._stale = True
 
+    def flush(self) -> None:
+        """Tokens that were credited and not written down yet are."""
+        behind, lanes = self._behind, self._lanes
+        if len(behind) == 1:
+            any(map(list.append, lanes.tokens, behind[0]))
+            any(map(list.append, lanes.outputs, behind[0]))
+        elif behind:
+            given = list(zip(*behind, strict=True))
+            any(map(list.extend, lanes.tokens, given))
+            any(map(list.extend, lanes.outputs, given))
+        behind.clear()
+
     def dissolve(self) -> None:
         """Everybody leaves."""
         for seq in self.lanes.seqs:
             self.leave(seq)
 
     def _join(self, seqs: Sequence[Seq]) -> None:
+        self.flush()
         facts, tick, size = self._facts, self.tick, self._store.block_size
         joining = []
         for seq in seqs:
@@ -162,21 +188,26 @@ class Columns:
 
         None: there are no members, and everybody is served by the general pass.
         """
-        if self.flight > (self._depth if self._ahead else 0):
+        if self.tick - self.tock > self._most:
             self.dissolve()
             return None
-        self._retire()
-        self._keep_order(running, lacks)
-        self._take_in(running, lacks)
         lanes = self.lanes
-        n = len(lanes.seqs)
-        tick = self.tick
-        needy = self._needy() if n else []
-        if not n or n > room or not self._enough(len(needy), running, room, lacks):
+        if self._near or len(running) != len(lanes.seqs):
+            self._retire()
+            self._keep_order(running, lacks)
+            self._take_in(running, lacks)
+            lanes = self.lanes
+        n, tick, size = len(lanes.seqs), self.tick, self._store.block_size
+        if not n:
+            return None
+        needy = [seq for seq in self._wheel[-tick % size] if len(seq.table) * size <= seq.computed + tick]
+        if n > room or not self._enough(len(needy), running, room, lacks):
             self.dissolve()
             return None
-        computed, shown = [base + tick for base in lanes.base], [base + tick for base in lanes.shown]
-        return Served(lanes, computed, shown, self._boundaries(needy))
+        fresh = self._boundaries(needy, self._keyless())
+        return Served(
+            lanes, [base + tick for base in lanes.base], [base + tick for base in lanes.shown], fresh
+        )
 
     def _retire(self) -> None:
         """Who needs no further step, whatever the tokens in flight are, sits out from now on."""
@@ -260,21 +291,17 @@ class Columns:
         rest = [seq for seq in running if seq.lockstep is None]
         return sum(store.needs(seq, seq.computed + min(max(lacks(seq), 0), room)) for seq in rest) <= free
 
-    def _needy(self) -> list[Seq]:
-        """Members whose next token needs a block."""
-        tick, size = self.tick, self._store.block_size
-        return [seq for seq in self._wheel[-tick % size] if len(seq.table) * size <= seq.computed + tick]
-
     def _full(self) -> dict[Seq, None]:
         """Members whose known tokens end with a block."""
         return self._wheel[(-1 - self.tock) % self._store.block_size]
 
-    def _boundaries(self, needy: list[Seq]) -> dict[int, list[int]]:
+    def _boundaries(self, needy: list[Seq], keyless: dict[Seq, int]) -> dict[int, list[int]]:
         """Blocks are taken and keys given; the new blocks by place. Who listens hears it member by member."""
-        store, place = self._store, self.lanes.place
-        fresh: dict[int, list[int]] = {}
-        keyless = self._keyless()
-        parts = [(needy, keyless)]
+        store, fresh = self._store, dict[int, list[int]]()
+        if not needy and not keyless:
+            return fresh
+        place = self.lanes.place
+        parts: list[tuple[list[Seq], dict[Seq, int]]] = [(needy, keyless)]
         if store.listener is not None:
             takers = set(needy)
             parts = [
@@ -322,22 +349,33 @@ class Columns:
         tokens = self._gather(lanes, places, sampled)
         flat = list(chain.from_iterable(tokens))
         apart = self._odd(lanes, tokens, flat)
-        for place in apart:
-            self.leave(lanes.seqs[place])
+        if apart:
+            for place in apart:
+                self.leave(lanes.seqs[place])
+            left = set(apart)
+            flat = [row[0] for place, row in enumerate(tokens) if place not in left]
         if self._ahead:
             for seq, full in self._keyless().items():
                 self._store.store(seq, full)
-        stayed = lanes
-        if apart:
-            stayed, left = self.lanes, set(apart)
-            flat = [row[0] for place, row in enumerate(tokens) if place not in left]
-        any(map(list.append, stayed.tokens, flat))
-        any(map(list.append, stayed.outputs, flat))
+        now = self.lanes
+        self._behind.append(flat)
         self.tock += 1
-        self._facts.hash(self._full())
+        self._facts.hash(self._last_blocks(self._full(), now))
+        if self._prompt or len(self._behind) >= self._store.block_size:
+            self.flush()
         for seq in self._calendar.pop(self.tock, ()):
             self._near[seq] = None
         return Credited(lanes, tokens, apart)
+
+    def _last_blocks(self, full: Iterable[Seq], lanes: Lanes) -> list[tuple[Seq, list[int]]]:
+        """The tokens of the last block of each of these members, which is full."""
+        behind, place, size = self._behind, lanes.place, self._store.block_size
+        written = size - len(behind)
+        return [
+            (seq, seq.tokens[len(seq.tokens) - written :] + [flat[at] for flat in behind])
+            for seq in full
+            for at in (place[seq],)
+        ]
 
     def _gather(
         self, lanes: Lanes, places: Mapping[str, int], sampled: Sequence[list[int]]
@@ -359,6 +397,9 @@ class Columns:
 
     def _odd(self, lanes: Lanes, tokens: Sequence[list[int]], flat: list[int]) -> list[int]:
         """The places of those to whom something else happened than one more token."""
+        ending = self._calendar.get(self.tock + 1)
+        if len(flat) == len(tokens) and not ending and all(tokens) and lanes.any_stop.isdisjoint(flat):
+            return []
         odd: set[int] = set()
         if len(flat) != len(tokens) or not all(tokens):
             odd.update(place for place, row in enumerate(tokens) if len(row) != 1)
@@ -366,7 +407,7 @@ class Columns:
             odd.update(
                 place for place, row in enumerate(tokens) if row and not lanes.stops[place].isdisjoint(row)
             )
-        if ending := self._calendar.get(self.tock + 1):
+        if ending:
             place_of = lanes.place
             odd.update(place_of[seq] for seq in ending if self._last_answer(seq) == self.tock + 1)
         return sorted(odd)

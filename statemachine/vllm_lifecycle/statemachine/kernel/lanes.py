@@ -6,7 +6,7 @@ what there is now by identity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import compress
 from typing import Any, NamedTuple, Protocol
@@ -33,8 +33,8 @@ class Facts(Protocol):
         """Values that each of its outputs has, the same number of them for all requests."""
         ...
 
-    def hash(self, seqs: Iterable[Seq]) -> None:
-        """Each of these requests has one more full block than it has keys, if it has keys at all: extend its `hashes`."""
+    def hash(self, full: list[tuple[Seq, list[int]]]) -> None:
+        """Each of these requests has a full block without key, with these tokens: extend its `hashes`, if it has any."""
         ...
 
 
@@ -80,9 +80,8 @@ class Lanes:
         """Nobody."""
         return cls([[] for _ in Lane._fields], ())
 
-    def but(self, gone: Callable[[Seq], bool]) -> Lanes:
-        """Without those."""
-        stay = [not gone(seq) for seq in self.seqs]
+    def only(self, stay: list[bool]) -> Lanes:
+        """Those at these places."""
         return Lanes(
             [list(compress(column, stay)) for column in self._columns],
             tuple(list(compress(column, stay)) for column in self.constants),
@@ -120,4 +119,9 @@ class Lanes:
     @cached_property
     def any_stop(self) -> frozenset[int]:
         """Tokens that may end one of them."""
-        return frozenset().union(*{id(stops): stops for stops in self.stops}.values())
+        return frozenset().union(*set(self.stops))
+
+    @cached_property
+    def uniform(self) -> list[bool]:
+        """For each of the constants, whether all have the same."""
+        return [column.count(column[0]) == len(column) for column in self.constants]

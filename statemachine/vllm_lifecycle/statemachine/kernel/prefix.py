@@ -31,10 +31,12 @@ class Prefixes:
         return list(iter(map(self.first.get, islice(keys, most)).__next__, None))
 
     def add(self, blocks: Sequence[int], keys: Sequence[Hashable]) -> None:
-        """Each block, which has no key yet, gets its key."""
+        """Each block gets its key; one that several tables share may have it already, when all of them compute it again."""
         own, first = self.keys, self.first
         for block, key in zip(blocks, keys, strict=True):
-            assert own[block] is None, f"block {block} has a key already"
+            if own[block] is not None:
+                assert own[block] == key, f"block {block} has another key already"
+                continue
             own[block] = key
             oldest = first.setdefault(key, block)
             if oldest != block:

@@ -30,6 +30,10 @@ class Lockstep(Protocol):
         """`Seq.placeholders` of each of them."""
         ...
 
+    def flush(self) -> None:
+        """`Seq.tokens` and `Seq.outputs` of each of them become complete."""
+        ...
+
     def leave(self, seq: Seq) -> None:
         """The request is served by itself again, and its record is as usual."""
         ...
@@ -61,7 +65,8 @@ class Seq:
     announced   a worker was told of it; held_kv: waits with a table (after a load)
     receive, send, handoff   its transfers that are not over; triggered: its hand-off was asked for while it ran
     lockstep    the lockstep decoders when it is one of them: `computed`, `placeholders`, `in_flight` and `last_step` are kept
-                for all of them together then, and `computed_now`, `awaited_now` are what to read
+                for all of them together then, and `computed_now`, `awaited_now` are what to read; `tokens` and `outputs` are
+                complete after `Lockstep.flush`
     """
 
     __slots__ = (

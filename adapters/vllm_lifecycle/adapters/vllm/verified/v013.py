@@ -23,6 +23,7 @@ from vllm_lifecycle.adapters.vllm.verified.loads import Loads
 from vllm_lifecycle.adapters.vllm.verified.lockstep import CACHED, HEADERS, new_blocks, untold
 from vllm_lifecycle.adapters.vllm.verified.stops import least_first
 from vllm_lifecycle.adapters.vllm.verified.update import Answers
+from vllm_lifecycle.adapters.vllm.verified.views import Waiting
 from vllm_lifecycle.statemachine.kernel.lanes import Lanes
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.steps import Step
@@ -100,6 +101,10 @@ class VerifiedScheduler(Verified):
             include_finished_set,
             log_stats,
         )
+
+    def _assemble(self, registry: Any) -> None:
+        super()._assemble(registry)
+        self.waiting = Waiting(lambda: self._kernel.waiting, lambda: self._kernel.holding)
 
     def make_manager(self) -> Any:
         """The manager of vLLM, for models that our store does not serve."""

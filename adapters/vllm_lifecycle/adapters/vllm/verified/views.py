@@ -53,6 +53,24 @@ def _counter(field: str) -> property:
     return property(read, write)
 
 
+def _tokens(name: str) -> property:
+    """A list of the request's tokens, complete whenever it is asked for."""
+
+    def read(request: Any) -> Any:
+        lockstep = request._seq.lockstep
+        if lockstep is not None:
+            lockstep.flush()
+        return request.__dict__[name]
+
+    def write(request: Any, value: Any) -> None:
+        request.__dict__[name] = value
+
+    return property(read, write)
+
+
+TOKENS = ("_all_token_ids", "_output_token_ids", "all_token_ids", "output_token_ids")
+"""The lists of vLLM's request that grow with each step."""
+
 FIELDS = {
     "num_computed_tokens": "computed",
     "num_output_placeholders": "placeholders",
@@ -78,6 +96,7 @@ def _view(cls: type[Any], names: Names) -> type[Any]:
         _single(request).status = ours[status]
 
     members: dict[str, Any] = {name: _counter(field) for name, field in FIELDS.items()}
+    members |= {name: _tokens(name) for name in TOKENS}
     members["status"] = property(read, write)
     members["__module__"], members["__doc__"] = __name__, cls.__doc__
     return type(cls.__name__, (cls,), members)
@@ -109,10 +128,19 @@ def adopt(request: Any, names: Names) -> Seq:
 
 
 class Waiting:
-    """vLLM's `RequestQueue` over the kernel's waiting queue."""
+    """vLLM's `RequestQueue` over the kernel's waiting queue; who holds blocks, in a queue of its own, comes first."""
 
-    def __init__(self, queue: Callable[[], Queue]) -> None:
-        self._of = queue
+    def __init__(self, queue: Callable[[], Queue], first: Callable[[], Queue] | None = None) -> None:
+        self._of, self._first = queue, first or queue
+
+    def _next(self) -> Queue:
+        first = self._first()
+        return first if len(first) else self._of()
+
+    def _all(self) -> Iterator[Queue]:
+        if self._first is not self._of:
+            yield self._first()
+        yield self._of()
 
     def add_request(self, request: Any) -> None:
         self._of().append(request._seq)
@@ -120,10 +148,10 @@ class Waiting:
     append = add_request
 
     def pop_request(self) -> Any:
-        return self._of().pop().payload
+        return self._next().pop().payload
 
     def peek_request(self) -> Any:
-        return self._of().peek().payload
+        return self._next().peek().payload
 
     def prepend_request(self, request: Any) -> None:
         self._of().prepend(request._seq)
@@ -132,33 +160,35 @@ class Waiting:
         self._of().put_back([request._seq for request in requests])
 
     def remove_request(self, request: Any) -> None:
-        self._of().remove(request._seq)
+        seq = request._seq
+        next((queue for queue in self._all() if seq in queue), self._of()).remove(seq)
 
     remove = remove_request
 
     def remove_requests(self, requests: Iterable[Any]) -> None:
-        queue = self._of()
         for request in requests:
-            if request._seq in queue:
-                queue.remove(request._seq)
+            if request in self:
+                self.remove_request(request)
 
     def __contains__(self, request: object) -> bool:
-        return getattr(request, "_seq", None) in self._of()
+        seq = getattr(request, "_seq", None)
+        return any(seq in queue for queue in self._all())
 
     def __getitem__(self, index: Any) -> Any:
         return list(self)[index]
 
     def __iter__(self) -> Iterator[Any]:
-        yield from (seq.payload for seq in self._of())
+        for queue in self._all():
+            yield from (seq.payload for seq in queue)
 
     def __reversed__(self) -> Iterator[Any]:
         yield from reversed(list(self))
 
     def __len__(self) -> int:
-        return len(self._of())
+        return sum(map(len, self._all()))
 
     def __bool__(self) -> bool:
-        return len(self._of()) > 0
+        return len(self) > 0
 
 
 class Running(MutableSequence[Any]):
