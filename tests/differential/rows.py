@@ -58,7 +58,17 @@ def _least_length_beyond_the_model(call: str, found: Sequence[Difference], pair:
     )
 
 
+def _goes_on_after_a_preemption(call: str, found: Sequence[Difference], pair: Pair) -> bool:
+    """The original ends the pass when a request preempts itself; ours serves those who run behind it."""
+    theirs, ours = (side.result for side in pair.sides)
+    if call != "schedule" or theirs is None or ours is None or pair.setup.policy != "priority":
+        return False
+    fewer = theirs.num_scheduled_tokens.items() < ours.num_scheduled_tokens.items()
+    return bool(theirs.preempted_req_ids) and fewer
+
+
 ROWS: tuple[Row, ...] = (
+    Row("a pass goes on after a preemption", "VLLM-26765", _goes_on_after_a_preemption),
     Row("a step in flight keeps its blocks: who is in it gives nothing", "VLLM-45357", _in_flight_gives_way),
     Row(
         "the model's length ends a request below its least length",

@@ -48,7 +48,7 @@ class Steps:
     def __init__(self, let_go: Callable[[Hold], None]) -> None:
         self.number = 0
         self.outstanding: dict[int, Step] = {}
-        self._waiting: list[tuple[int, Hold]] = []
+        self.waiting: list[tuple[int, Hold]] = []
         self._let_go = let_go
 
     def dispatch(self, rows: list[Row], lockstep: list[Seq]) -> Step:
@@ -62,7 +62,7 @@ class Steps:
         """The step's output is here, so it touches no block any more; False for one that is not outstanding."""
         if self.outstanding.pop(step.number, None) is None:
             return False
-        if self._waiting:
+        if self.waiting:
             self._release()
         return True
 
@@ -73,21 +73,21 @@ class Steps:
     def release_after(self, last: int, hold: Hold) -> None:
         """Let the blocks go when no step up to number `last` is outstanding (at once, if none is)."""
         if self.touches(last):
-            self._waiting.append((last, hold))
+            self.waiting.append((last, hold))
         else:
             self._let_go(hold)
 
     def _release(self) -> None:
         oldest = next(iter(self.outstanding), self.number + 1)
         still = []
-        for last, hold in self._waiting:
+        for last, hold in self.waiting:
             if last >= oldest:
                 still.append((last, hold))
             else:
                 self._let_go(hold)
-        self._waiting = still
+        self.waiting = still
 
     @property
     def held(self) -> list[Hold]:
         """Holds of steps: tables that ended while a step in flight touched them."""
-        return [hold for _, hold in self._waiting]
+        return [hold for _, hold in self.waiting]

@@ -48,6 +48,15 @@ class Block:
         return f"KVCacheBlock(block_id={self.block_id}, ref_cnt={self.ref_cnt})"
 
 
+def kept(store: PagedStore, seq: Seq) -> tuple[list[int], ...]:
+    """The blocks of a request: its table, or, when it has ended, what a transfer of it still holds."""
+    if seq.reason is not None:
+        for transfer in (seq.receive, seq.send, seq.handoff):
+            if transfer is not None and transfer.hold is not None:
+                return transfer.hold.blocks
+    return store.table(seq)
+
+
 class Blocks(KVCacheBlocks):  # type: ignore[misc]
     """A table as `KVCacheBlocks`; block objects are made only when they are asked for."""
 
@@ -171,7 +180,7 @@ class Tables(Mapping[str, Any]):
         return len(self._with_table())
 
     def _with_table(self) -> dict[str, Seq]:
-        return {rid: seq for rid, seq in self._seqs().items() if seq.table}
+        return {rid: seq for rid, seq in self._seqs().items() if seq.table or seq.reason is not None}
 
 
 class Manager:
@@ -182,7 +191,7 @@ class Manager:
         self.block_pool = view.block_pool
         self.block_size = store.block_size
         self.kv_cache_spec = spec
-        self.req_to_blocks = Tables(view.seqs, lambda seq: [Block(store, i) for i in seq.table])
+        self.req_to_blocks = Tables(view.seqs, lambda seq: [Block(store, i) for i in kept(store, seq)[0]])
         self.num_cached_block = Tables(view.seqs, lambda seq: seq.cached_blocks)
 
 
@@ -245,7 +254,7 @@ class KVCacheView:
 
     def get_blocks(self, request_id: str) -> Blocks:
         seq = self.seqs().get(request_id)
-        return self.empty_kv_cache_blocks if seq is None else self.blocks(self.store.table(seq))
+        return self.empty_kv_cache_blocks if seq is None else self.blocks(kept(self.store, seq))
 
     def get_block_ids(self, request_id: str) -> tuple[list[int], ...]:
         ids: tuple[list[int], ...] = self.get_blocks(request_id).get_block_ids()  # type: ignore[assignment]

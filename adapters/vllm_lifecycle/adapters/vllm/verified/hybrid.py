@@ -31,6 +31,7 @@ class HybridStore:
         self._pool = manager.block_pool
         self._managers = manager.coordinator.single_type_managers
         self._names: dict[Hold, str] = {}
+        self._kept: set[int] = set()  # epochs whose table is a hold's now
         self._count = 0
         self._give_back = self._pool.free_blocks
         self._pool.free_blocks = self._freed
@@ -130,10 +131,13 @@ class HybridStore:
         )
 
     def _recount(self, seq: Seq) -> None:
-        """Blocks that lost their keys (a failed load) are to get them again."""
+        """Blocks that lost their keys (a failed load) are to get them again, unless another table gave them back meanwhile."""
         for manager in self._managers:
-            if manager.num_cached_block.get(seq.id, 0) > seq.cached_blocks:
-                manager.num_cached_block[seq.id] = seq.cached_blocks
+            known = manager.num_cached_block.get(seq.id, 0)
+            if known > seq.cached_blocks:
+                blocks = manager.req_to_blocks[seq.id]
+                bare = (i for i in range(seq.cached_blocks, known) if blocks[i].block_hash is None)
+                manager.num_cached_block[seq.id] = next(bare, known)
 
     def needs(self, seq: Seq, total: int, hit: Hit | None = None, encoder_tokens: int = 0) -> int:
         known = [seq.id in manager.req_to_blocks for manager in self._managers]
@@ -155,6 +159,8 @@ class HybridStore:
         seq.cached_blocks = self._managers[0].num_cached_block.get(seq.id, 0)
 
     def table(self, seq: Seq) -> Ids:
+        if seq.epoch in self._kept:
+            return tuple([] for _ in self._managers)
         return tuple(
             [block.block_id for block in manager.req_to_blocks.get(seq.id, ())] for manager in self._managers
         )
@@ -164,11 +170,15 @@ class HybridStore:
         seq.cached_blocks = 0
 
     def convert(self, seq: Seq, *, counted: bool = True) -> Hold:
+        """The table of one that waits for a transfer keeps its name, for so does its id; that of one that is gone does not."""
         hold = Hold(self.table(seq), counted)
-        name = self._name(hold)
+        name = seq.id if counted else self._name()
+        self._names[hold] = name
         for manager in self._managers:
             manager.req_to_blocks[name] = manager.req_to_blocks.pop(seq.id, [])
             manager.num_cached_block.pop(seq.id, None)
+        if counted:
+            self._kept.add(seq.epoch)
         seq.cached_blocks = 0
         return hold
 
@@ -178,7 +188,7 @@ class HybridStore:
         if not 0 < count <= max(map(len, table)):
             raise Refused("pin", f"{seq} has {max(map(len, table))} blocks, not {count}")
         hold = Hold(tuple(group[:count] for group in table), counted=False)
-        name = self._name(hold)
+        name = self._names[hold] = self._name()
         kept = self.blocks(hold.blocks).blocks
         self._pool.touch(kept)
         for manager, blocks in zip(self._managers, kept, strict=True):
@@ -221,10 +231,9 @@ class HybridStore:
         events: list[Any] = self.manager.take_events()
         return events
 
-    def _name(self, hold: Hold) -> str:
+    def _name(self) -> str:
         self._count += 1
-        name = self._names[hold] = f"hold {self._count}"
-        return name
+        return f"hold {self._count}"
 
     def _freed(self, ordered_blocks: Iterable[Any]) -> None:
         """In place of the pool's `free_blocks`: what leaves a window under a step in flight waits for its answer."""

@@ -77,6 +77,15 @@ class Loads:
         ]
         return min(places, default=None)
 
+    def matched(self, report: Any) -> tuple[list[str], list[str]]:
+        """Loads and sends that the report may speak of: those under way before the answer that it came with was processed."""
+        seqs = self._kernel.seqs
+        received, sent = report.finished_recving or (), report.finished_sending or ()
+        ours = [rid for rid in received if rid in seqs and seqs[rid].receive is not None]
+        theirs = [rid for rid in sent if rid in seqs and seqs[rid].send is not None]
+        self.finished(set(received).difference(ours), set(sent).difference(theirs))
+        return ours, theirs
+
     def finished(self, received: Iterable[str], sent: Iterable[str]) -> None:
         """Loads and sends that are done."""
         for rid in received:

@@ -47,7 +47,7 @@ class Surroundings:
         self._stats = stats
         self._breaches = breaches
         self._table = table
-        self._blocks = blocks
+        self.blocks = blocks
 
     @property
     def connected(self) -> bool:
@@ -93,7 +93,7 @@ class Surroundings:
 
     def allocated(self, seq: Seq, table: tuple[list[int], ...], external: int) -> None:
         try:
-            self.connector.update_state_after_alloc(seq.payload, self._blocks(table), external)
+            self.connector.update_state_after_alloc(seq.payload, self.blocks(table), external)
         except Exception as error:
             self.doom(seq, "update_state_after_alloc", Party.CONNECTOR, error)
 
