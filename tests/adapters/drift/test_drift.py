@@ -11,11 +11,14 @@ from tests.adapters.drift.small_tree import write
 
 from vllm_lifecycle.adapters.cli.main import main
 from vllm_lifecycle.adapters.drift.compare import compare
-from vllm_lifecycle.adapters.drift.known import FOLDER, known, nearest, order
+from vllm_lifecycle.adapters.drift.facts import COMPUTED
+from vllm_lifecycle.adapters.drift.known import FOLDER, known, meaning, nearest, order
 from vllm_lifecycle.adapters.drift.seams import Call, calls
 from vllm_lifecycle.adapters.drift.source import find_tree
+from vllm_lifecycle.spec.lifecycles.system import SYSTEM
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
 from vllm_lifecycle.spec.profiles import PROFILES
+from vllm_lifecycle.statemachine.tables import tables
 
 SCHEDULER = "vllm/v1/core/sched/scheduler.py"
 REQUEST = "vllm/v1/request.py"
@@ -105,6 +108,18 @@ def test_a_profile_and_the_recorded_source_name_the_same_statuses(release: str) 
     profile = PROFILES[release]
     named = {profile.status_name(s) for s in Status} - {None}
     assert set(known(release).statuses) == named
+
+
+@pytest.mark.parametrize("release", PROFILES)
+def test_every_assignment_to_a_status_is_cited_by_an_action_that_leads_there(release: str) -> None:
+    rows = tables()["request"].rows
+    for a in known(release).assignments:
+        leading = {r.action for r in rows if r.target is meaning(a.target)}
+        cited = [place for name in leading for _, place in SYSTEM.action(name).sources]
+        function = a.function.rpartition(".")[2]
+        assert a.target == COMPUTED or any(function in place for place in cited), (
+            f"{a.function} to {a.target}"
+        )
 
 
 def test_every_profile_is_recorded_and_nothing_else() -> None:

@@ -107,6 +107,5 @@ def effect(action: Action) -> str:
 
 def cited(view: View, action: Action) -> str:
     """The places in vLLM whose behaviour this is."""
-    return (
-        "<br>".join(f"{md.cell(release)}: {md.cell(place)}" for release, place in view.sources(action)) or "-"
-    )
+    places = [f"{md.cell(release)}: {md.code(place)}" for release, place in view.sources(action)]
+    return "<br>".join(places) or "-"

@@ -12,7 +12,8 @@ from vllm_lifecycle.spec.lifecycles import effects as do
 from vllm_lifecycle.spec.lifecycles.vocabulary import Flight, Phase, Request, Row, Status, Step, spec
 
 GATE = {
-    "omni": "distributed/omni_connectors/transfer_adapter/chunk_transfer_adapter.py: process_pending_chunks, restore_queues"
+    "omni": "distributed/omni_connectors/transfer_adapter/chunk_transfer_adapter.py: "
+    "process_pending_chunks, _process_chunk_queue, restore_queues"
 }
 
 

@@ -48,8 +48,8 @@ def arrive(s: State, r: Expr, status: Status, prompt: object, want: Expr, resuma
 
 
 ADD = {
-    "0.13.0": "v1/core/sched/scheduler.py: Scheduler.add_request",
-    "0.32.0": "v1/core/sched/scheduler.py: Scheduler.add_request, _enqueue_waiting_request",
+    "0.13.0": "v1/core/sched/scheduler.py: Scheduler.add_request; v1/request.py: Request.__init__",
+    "0.32.0": "v1/core/sched/scheduler.py: Scheduler.add_request, _enqueue_waiting_request; v1/request.py: Request.__init__",
 }
 
 
@@ -90,7 +90,8 @@ def refuse_oversized_request(s: State, r: Request) -> None:
     feature="grammar",
     fair=True,
     source={
-        "0.13.0": "v1/core/sched/scheduler.py: Scheduler.schedule (WAITING_FOR_FSM)",
+        "0.13.0": "v1/core/sched/scheduler.py: Scheduler.schedule (WAITING_FOR_FSM); "
+        "v1/structured_output/request.py: StructuredOutputRequest._check_grammar_completion",
         "0.32.0": "v1/core/sched/scheduler.py: Scheduler._handle_blocked_waiting_request",
     },
 )

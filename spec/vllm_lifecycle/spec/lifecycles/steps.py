@@ -99,8 +99,8 @@ def may_stop(s: State, reason: object) -> None:
 
 
 STOP = {
-    "0.13.0": "v1/core/sched/scheduler.py: Scheduler.update_from_output, _free_request",
-    "0.32.0": "v1/core/sched/scheduler.py: Scheduler._handle_stopped_request, _free_request",
+    "0.13.0": "v1/core/sched/scheduler.py: Scheduler.update_from_output, _free_request; v1/core/sched/utils.py: check_stop",
+    "0.32.0": "v1/core/sched/scheduler.py: Scheduler._handle_stopped_request, _free_request; v1/core/sched/utils.py: check_stop",
     "omni": "core/sched/omni_ar_scheduler.py: OmniARScheduler._free_request",
 }
 
