@@ -10,9 +10,8 @@ WIDTH = 160
 
 
 def cell(text: str) -> str:
-    """A text inside a table row: on one line, with bars and angle brackets that do not count as markup."""
-    flat = " ".join(text.split()).replace("|", "\\|")
-    return flat.replace("<-", "&lt;-").replace("<", "&lt;") if "<" in flat else flat
+    """A text inside a table row: on one line, with bars, stars and angle brackets that do not count as markup."""
+    return " ".join(text.split()).replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
 
 
 def code(text: str) -> str:
