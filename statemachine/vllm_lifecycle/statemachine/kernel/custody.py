@@ -19,8 +19,6 @@ from vllm_lifecycle.statemachine.kernel.steps import Step, Steps
 from vllm_lifecycle.statemachine.kernel.store import BlockStore, Hold
 from vllm_lifecycle.statemachine.kernel.transfers import Transfer
 
-_OVER = frozenset(OVER)
-
 
 class Custody:
     """Blocks, transfers and steps in flight.
@@ -99,7 +97,7 @@ class Custody:
             self.store.let_go(transfer.hold)  # its references are its own: the table's end is another matter
         elif transfer.hold is not None:
             self.steps.release_after(seq.last_step, transfer.hold)  # these were the table's
-        if seq.status in _OVER:
+        if seq.status in OVER:
             self._free_id(seq)
 
     # the prefix cache

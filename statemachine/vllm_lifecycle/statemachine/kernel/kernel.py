@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Any
 
-from vllm_lifecycle.spec.lifecycles.vocabulary import FINISHED, GONE, OVER, Kind, Party, Status
+from vllm_lifecycle.spec.lifecycles.vocabulary import FINISHED, GONE, Kind, Party, Status
 from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
 from vllm_lifecycle.statemachine.kernel.custody import Custody
 from vllm_lifecycle.statemachine.kernel.queue import Queue
@@ -27,10 +27,7 @@ from vllm_lifecycle.statemachine.kernel.transfers import Transfer
 Hook = Callable[[Seq], tuple[bool, Any]]
 """Asked when a request ends, with its table still there: will its blocks be sent first, and what the client is told of that."""
 
-_WAITING = frozenset({Status.WAITING, Status.PREEMPTED})
-_OVER = frozenset(OVER)
-_GONE = frozenset(GONE)
-_FINISHED = frozenset(FINISHED)
+_WAITING = (Status.WAITING, Status.PREEMPTED)
 
 
 def nothing_is_sent(seq: Seq) -> tuple[bool, Any]:
@@ -240,7 +237,7 @@ class Kernel(Custody):
         """What a row of an answered step is worth: "current", "deliverable" (of an earlier run) or "dropped"."""
         seq = row.seq
         seq.in_flight -= 1
-        if seq.status in _GONE or row.run < seq.deliver_from:
+        if seq.status in GONE or row.run < seq.deliver_from:
             return "dropped"
         return "current" if row.run == seq.run else "deliverable"
 
@@ -279,8 +276,8 @@ class Kernel(Custody):
         The table is given back, except for blocks that a step in flight or a transfer still touches: those keep them. With a
         transfer left the request waits for it (WAITING_FOR_TRANSFER_FREE) and keeps its id; else it is FREED.
         """
-        self._require(seq.status not in _GONE, "finish", seq)
-        self._require(reason in _FINISHED, "finish", seq, f"{reason.name} is no end")
+        self._require(seq.status not in GONE, "finish", seq)
+        self._require(reason in FINISHED, "finish", seq, f"{reason.name} is no end")
         if seq.lockstep is not None:
             seq.lockstep.leave(seq)
         if seq.status is Status.RUNNING:

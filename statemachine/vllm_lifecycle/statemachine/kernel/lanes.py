@@ -124,4 +124,4 @@ class Lanes:
     @cached_property
     def uniform(self) -> list[bool]:
         """For each of the constants, whether all have the same."""
-        return [column.count(column[0]) == len(column) for column in self.constants]
+        return [not column or column.count(column[0]) == len(column) for column in self.constants]

@@ -9,8 +9,7 @@ below the computed tokens, and whoever wants the engine's own pool object: the e
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vllm_lifecycle.statemachine.kernel.pool import Pool
@@ -192,10 +191,10 @@ class PagedStore:
         for block in blocks:
             if not 0 <= block < self.pool.size:
                 raise Refused("evict", f"there is no block {block}, only 0 to {self.pool.size - 1}")
-        for block in blocks:
-            if self.watch is not None:
+        if self.watch is not None:
+            for block in blocks:
                 self.watch.lost(block)
-            self._forget(block)
+        self._forget(blocks)
 
     def reset(self) -> bool:
         """Nothing is to be found any more; False, and nothing changed, when a block is held."""
@@ -213,10 +212,10 @@ class PagedStore:
         if not self.rules.common_prefix or not self.caching:
             return [0]
         refs, tables = self.pool.refs, len(self._listed) + self._held
-        others = Counter(block for hold in self._uncounted for block in hold.blocks[0])
+        others = [block for hold in self._uncounted for block in hold.blocks[0]]
         n = 0
         for block in seq.table:
-            if refs[block] - (others[block] if others else 0) != tables:
+            if refs[block] - (others.count(block) if others else 0) != tables:
                 break
             n += 1
         return [n]
@@ -235,10 +234,7 @@ class PagedStore:
         fresh = self.pool.take(n)
         if self.watch is not None:
             self.watch.taken(fresh)
-        keys = self.prefixes.keys
-        for block in fresh:
-            if keys[block] is not None:
-                self._forget(block)
+        self._forget(fresh)
         return fresh
 
     def store(self, seq: Seq, full: int) -> None:
@@ -260,10 +256,11 @@ class PagedStore:
             raise Refused("grow", f"what was found for {seq} is not in the cache any more")
         return found
 
-    def _forget(self, block: int) -> None:
-        key = self.prefixes.forget(block)
-        if key is not None and self.listener is not None:
-            self.listener.removed(key)
+    def _forget(self, blocks: Iterable[int]) -> None:
+        keys = self.prefixes.forget(blocks)
+        if self.listener is not None:
+            for key in keys:
+                self.listener.removed(key)
 
     def _unlist(self, seq: Seq) -> list[int]:
         """Take the table from the sequence."""

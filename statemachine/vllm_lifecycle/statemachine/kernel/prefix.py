@@ -42,21 +42,25 @@ class Prefixes:
             if oldest != block:
                 self.copies.setdefault(key, {oldest: None})[block] = None
 
-    def forget(self, block: int) -> Hashable | None:
-        """The block has no key any more; gives the key that it had."""
-        key = self.keys[block]
-        if key is None:
-            return None
-        self.keys[block] = None
-        copies = self.copies.get(key)
-        if copies is None:
-            del self.first[key]
-        else:
-            del copies[block]
-            self.first[key] = next(iter(copies))
-            if len(copies) == 1:
-                del self.copies[key]
-        return key
+    def forget(self, blocks: Iterable[int]) -> list[Hashable]:
+        """None of these blocks has a key any more; gives the keys that they had, in order."""
+        own, first, copies = self.keys, self.first, self.copies
+        lost = []
+        for block in blocks:
+            key = own[block]
+            if key is None:
+                continue
+            own[block] = None
+            lost.append(key)
+            if key not in copies:
+                del first[key]
+                continue
+            equal = copies[key]
+            del equal[block]
+            first[key] = next(iter(equal))
+            if len(equal) == 1:
+                del copies[key]
+        return lost
 
     def clear(self) -> None:
         """No block has a key."""

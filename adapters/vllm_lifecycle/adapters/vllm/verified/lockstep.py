@@ -30,7 +30,7 @@ HASHER = "get_request_block_hasher.<locals>.request_block_hasher"
 def hash_function(request: Any) -> Callable[[Any], Any] | None:
     """What makes the key of a block of (key of the block before, its tokens, None), for text alone; None: ask the request."""
     bound = getattr(request, "get_hash_new_full_blocks", None)
-    return _function_of(request._block_hasher if bound is None else bound.func)
+    return _function_of(getattr(request, "_block_hasher", None) if bound is None else bound.func)
 
 
 @cache
@@ -46,13 +46,17 @@ class Requests:
 
     def __init__(self, ends: Ends, extend_keys: Callable[[Seq], None]) -> None:
         self._ends, self._extend_keys = ends, extend_keys
+        self._function: Callable[[Any], Any] | None = None
         self._known: dict[Any, frozenset[int]] = {}
 
     def fits(self, seq: Seq) -> bool:
         """It samples one token in each step, and its client hears of that and of nothing else."""
         request = seq.payload
+        if self._function is None:
+            self._function = hash_function(request)
         return (
-            request.pooling_params is None
+            hash_function(request) is self._function
+            and request.pooling_params is None
             and not request.events
             and not request.has_encoder_inputs
             and not request.num_nans_in_logits
@@ -84,10 +88,10 @@ class Requests:
 
     def hash(self, full: list[tuple[Seq, list[int]]]) -> None:
         """The block that has become full, with these tokens, gets its key."""
+        function = self._function
         for seq, tokens in full:
             keys = seq.hashes
-            function = hash_function(seq.payload) if keys and not seq.lora else None
-            if function is None:
+            if function is None or seq.lora or not keys:
                 self._extend_keys(seq)
             else:
                 keys.append(function((keys[-1], tuple(tokens), None)))
