@@ -233,7 +233,7 @@ def second_runner(rng: Random) -> Drawn:
 def statistics(rng: Random) -> Drawn:
     """Statistics, request events and cache events."""
     return Setup(
-        **_tight(rng), log_stats=True, events=True, drafts=rng.choice((0, 2)), connector=rng.random() < 0.3
+        **_tight(rng), log_stats=True, events=True, drafts=rng.choice((0, 2, 2)), connector=rng.random() < 0.3
     ), Mix(shared=0.6, own=(1, 12), match=0.3, between=0.0)
 
 

@@ -24,7 +24,7 @@ STOCK = "vllm.v1.core.sched.scheduler:Scheduler"
 STOCK_ASYNC = "vllm.v1.core.sched.async_scheduler:AsyncScheduler"
 MENDED = ("tests.differential.mended:Scheduler", "tests.differential.mended:AsyncScheduler")
 MENDED_LATER = ("tests.differential.mended032:Scheduler", "tests.differential.mended032:AsyncScheduler")
-STEPS_OF_A_CASE = 120
+STEPS_OF_A_CASE = 80
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,10 @@ class Report:
     """Intended differences, and how many cases met each."""
     ended: Counter[str] = field(default_factory=Counter)
     """Cases that ended because both sides raised the same."""
+    met: Counter[str] = field(default_factory=Counter)
+    """What the cases reached (witnesses.py)."""
+    mended: Counter[str] = field(default_factory=Counter)
+    """How often a mended defect of the original made a difference."""
     failure: Failure | None = None
 
 
@@ -127,6 +131,8 @@ def run_group(
         events = Generator(rng, setup, mix).play(pair, min(STEPS_OF_A_CASE, steps))
         report.cases += 1
         report.steps += pair.steps - pair.over()
+        report.met += pair.met
+        report.mended += getattr(pair.reference.scheduler, "met", Counter())
         if pair.ended:
             report.ended[pair.ended] += 1
         if pair.divergence:

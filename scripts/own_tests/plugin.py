@@ -1,0 +1,76 @@
+"""Loaded by pytest with vLLM's tests: puts a scheduler class in the place of vLLM's, and writes down how each test ended.
+
+The place is the module attribute, before any test module is imported, so `from ... import Scheduler` finds it.  A test that
+takes longer than a minute is stopped.  Reads its orders from the environment (OWN_TESTS_*), because a plugin's own options come
+too late for a substitution at import.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+from collections.abc import Generator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from own_tests.models import make_hub
+
+SECONDS = 60
+PLACES = {
+    "OWN_TESTS_SCHEDULER": ("vllm.v1.core.sched.scheduler", "Scheduler"),
+    "OWN_TESTS_ASYNC_SCHEDULER": ("vllm.v1.core.sched.async_scheduler", "AsyncScheduler"),
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the stand-in models and substitute the classes."""
+    make_hub(Path(os.environ["HF_HOME"]) / "hub")
+    modules = {module: importlib.import_module(module) for module, _ in PLACES.values()}
+    for variable, (module, name) in PLACES.items():
+        wanted = os.environ.get(variable)
+        if wanted:
+            place, _, cls = wanted.partition(":")
+            setattr(modules[module], name, getattr(importlib.import_module(place), cls))
+
+
+def _too_long(number: int, frame: FrameType | None) -> None:
+    raise TimeoutError(f"longer than {SECONDS} s")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Stop a test that takes too long."""
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(SECONDS)
+    try:
+        return (yield)
+    finally:
+        signal.alarm(0)
+
+
+def _note(**what: str) -> None:
+    with Path(os.environ["OWN_TESTS_RESULTS"]).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(what) + "\n")
+
+
+def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    lines = str(crash.message if crash else report.longrepr).strip().splitlines()
+    return (lines[0] if crash else lines[-1])[:200] if lines else ""
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """One line for each test that ended, or could not begin."""
+    if report.when == "call" or report.outcome != "passed":
+        _note(test=report.nodeid, outcome=report.outcome, reason=_reason(report) if report.failed else "")
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    """A file that cannot be imported counts as one failed test."""
+    if report.failed:
+        _note(test=report.nodeid, outcome="failed", reason=_reason(report))

@@ -1,0 +1,68 @@
+"""The harness finds what differs and nothing else; the verified scheduler is equal to the original but for named rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("vllm")
+
+from tests.differential.groups import GROUPS
+from tests.differential.mutants import MUTANTS
+from tests.differential.run import STOCK, STOCK_ASYNC, Classes, load, play, run_group, save
+from tests.differential.settings import Abort, Add, Answer, Case, Setup, Step
+from tests.differential.witnesses import MUST
+
+pytestmark = pytest.mark.vllm
+OURS = "vllm_lifecycle.adapters.vllm.verified:VerifiedScheduler"
+OURS_ASYNC = "vllm_lifecycle.adapters.vllm.verified:VerifiedAsyncScheduler"
+STEPS = 480
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """The original logs each failed load."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_original_equals_itself_and_each_group_reaches_what_it_is_named_for(group: str) -> None:
+    report = run_group(Classes.named(STOCK, STOCK_ASYNC, plain=True), group, STEPS, seed=0)
+    assert report.failure is None, str(report.failure)
+    assert MUST[group] <= set(report.met)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_ours_equals_the_original_but_for_named_rows(group: str) -> None:
+    report = run_group(Classes.named(OURS, OURS_ASYNC, plain=False), group, STEPS, seed=1)
+    assert report.failure is None, str(report.failure)
+
+
+@pytest.mark.parametrize(("mutant", "group"), MUTANTS.items(), ids=[m.__name__ for m in MUTANTS])
+def test_a_mutant_is_found_and_its_case_is_short(mutant: type, group: str) -> None:
+    name = f"{mutant.__module__}:{mutant.__name__}"
+    failure = run_group(Classes.named(name, name, plain=True), group, 1200, seed=0).failure
+    assert failure is not None
+    assert len(failure.case.events) <= 24, str(failure)
+    assert "Case(Setup(" in str(failure)
+
+
+def test_a_saved_case_replays_as_it_was(tmp_path: Path) -> None:
+    case = Case(
+        Setup(blocks=9), (Add("a", own=3, answer=2), Step(), Abort(("a",)), Answer(1), Step(), Answer(0))
+    )
+    save(case, tmp_path / "case.json")
+    assert load(tmp_path / "case.json") == case
+    assert play(Classes.named(STOCK, STOCK_ASYNC, plain=True), case.setup, case.events).divergence is None
+
+
+def test_deleting_any_event_leaves_a_case_that_runs() -> None:
+    classes = Classes.named(STOCK, STOCK_ASYNC, plain=True)
+    events = (Add("a", own=9, answer=3), Step(), Answer(0), Add("b", own=2), Step(), Abort(("b",)), Answer(2))
+    for i in range(len(events)):
+        assert play(classes, Setup(), (*events[:i], *events[i + 1 :])).divergence is None
