@@ -21,6 +21,27 @@ class StepsHoldBlocks(Own):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.defer_block_free = True
+        self.growing: Any = None
+        self.grow, self.give_back = (
+            self.kv_cache_manager.allocate_slots,
+            self.kv_cache_manager.block_pool.free_blocks,
+        )
+        self.kv_cache_manager.allocate_slots = self.grown
+        self.kv_cache_manager.block_pool.free_blocks = self.freed
+
+    def grown(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        self.growing = request
+        made = self.grow(request, *args, **kwargs)
+        self.growing = None
+        return made
+
+    def freed(self, ordered_blocks: Any) -> None:
+        """Blocks that leave a window wait for the step in flight as well."""
+        request = self.growing
+        if request is None or self._request_blocks_can_be_freed(request):
+            self.give_back(ordered_blocks)
+        else:
+            self.deferred_frees.append((request.last_sched_seq, list(ordered_blocks)[::-1]))
 
     def _free_request_blocks(self, request: Any) -> None:
         if self._request_blocks_can_be_freed(request):
@@ -157,6 +178,7 @@ class LoadsHaveRoom(Own):  # type: ignore[misc]
                 start = num_new_computed_tokens + num_external_computed_tokens
                 whole = self.needs(request, request.num_tokens + later, new_computed_blocks)
                 keep += whole - self.needs(request, start, new_computed_blocks)
+                keep -= self.kv_cache_manager.watermark_blocks if more.get("has_scheduled_reqs") else 0
             reserved_blocks = max(reserved_blocks, keep)
         return self.allocate_any(
             request,

@@ -111,7 +111,7 @@ class Answers032(Answers):
 
     def usual(self, lanes: Lanes, tokens: Sequence[list[int]]) -> list[Any]:
         headers = lanes.constants[HEADERS]
-        if lanes.uniform[HEADERS] and headers[0] is None:
+        if lanes.uniform[HEADERS] and headers[:1] in ([], [None]):
             return list(map(EngineCoreOutput, lanes.ids, tokens))
         return list(map(EngineCoreOutput, lanes.ids, tokens, *[repeat(None)] * 8, headers))
 
