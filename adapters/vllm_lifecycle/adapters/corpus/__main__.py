@@ -1,6 +1,8 @@
-"""`python -m vllm_lifecycle.adapters.corpus run TARGET --seconds N --out FILE`, and `... table FILE... --out FILE`.
+"""`python -m vllm_lifecycle.adapters.corpus`: `run TARGET`, `saved RUN...` and `table FILE...`, each with `--out FILE`.
 
-`run` needs the subject's environment, `table` none.  Exit code 1 with one line when something is unusable.
+`run` explores a class and needs the subject's environment; `saved` runs the findings of explorations as saved tests with the
+release of its environment; `table` needs none and writes the document from both.  Exit code 1 with one line when something is
+unusable.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from pathlib import Path
 from vllm_lifecycle.adapters.vllm.config import Unusable
 from vllm_lifecycle.adapters.vllm.correspondence import MissingSeam
 
+from .regressions import Outcomes
 from .table import Run, table
 
 
@@ -33,23 +36,41 @@ def run(target: str, seconds: float, out: Path) -> None:
     out.write_text(json.dumps(data))
 
 
+def saved(runs: list[Path], out: Path) -> None:
+    """Run the findings of explorations as saved tests with the installed release, and save how they ended."""
+    from vllm_lifecycle.adapters.vllm.config import vllm_version
+
+    from .regressions import finding, outcomes
+
+    by_run: dict[str, tuple[str, ...]] = {}
+    for path in runs:
+        text = path.read_text()
+        by_run[Run.read(text).title] = outcomes([finding(f) for f in json.loads(text)["findings"]])
+    out.write_text(Outcomes(vllm_version(), by_run).text())
+
+
 def main() -> int:
-    """The two commands."""
+    """The three commands."""
     parser = argparse.ArgumentParser(prog="corpus", description="Which known defects does the explorer find?")
     commands = parser.add_subparsers(dest="command", required=True)
     running = commands.add_parser("run")
     running.add_argument("target")
     running.add_argument("--seconds", type=float, default=240.0)
     running.add_argument("--out", type=Path, required=True)
-    telling = commands.add_parser("table")
-    telling.add_argument("runs", type=Path, nargs="+")
-    telling.add_argument("--out", type=Path, required=True)
+    for name in ("saved", "table"):
+        telling = commands.add_parser(name)
+        telling.add_argument("runs", type=Path, nargs="+")
+        telling.add_argument("--outcomes", type=Path, nargs="*", default=[])
+        telling.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     try:
         if asked.command == "run":
             run(asked.target, asked.seconds, asked.out)
+        elif asked.command == "saved":
+            saved(asked.runs, asked.out)
         else:
-            asked.out.write_text(table([Run.read(path.read_text()) for path in asked.runs]))
+            told = [Outcomes.read(path.read_text()) for path in asked.outcomes]
+            asked.out.write_text(table([Run.read(path.read_text()) for path in asked.runs], told))
     except (Unusable, MissingSeam, ValueError, OSError) as error:
         print(f"corpus: {error}", file=sys.stderr)
         return 1

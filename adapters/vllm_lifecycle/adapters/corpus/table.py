@@ -10,6 +10,7 @@ from typing import Any
 from .omni_rows import OMNI
 from .omni_rows import ROWS as OMNI_ROWS
 from .recognise import Found
+from .regressions import Outcomes, section
 from .rows import Row
 from .triage import TRIAGE, explain
 from .vllm_rows import RELEASES
@@ -60,6 +61,11 @@ class Run:
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a saved exploration ({type(error).__name__}: {error})") from None
 
+    @property
+    def title(self) -> str:
+        """Release and class."""
+        return f"{self.release} {self.name}"
+
     def shortest(self, row: Row) -> Found | None:
         """The shortest finding that counts for the row."""
         if row.recognise is None:
@@ -68,13 +74,14 @@ class Run:
         return min(hits, key=lambda f: len(f.events)) if hits else None
 
 
-def table(runs: Sequence[Run]) -> str:
-    """The whole document."""
+def table(runs: Sequence[Run], told: Sequence[Outcomes] = ()) -> str:
+    """The whole document; with `told`, what the findings did as saved tests."""
     return "\n".join(
         (
             HEAD,
             *_summary(runs),
             *_kinds(runs),
+            *(_saved(runs, told) if told else ()),
             *(line for r in _releases(runs) for line in _release(r, runs)),
             "",
         )
@@ -97,6 +104,21 @@ def found(release: str, runs: Sequence[Run], cell: str = "misbehaves") -> tuple[
     return sum(any(run.shortest(row) for run in mine) for row in rows), len(rows)
 
 
+def _saved(runs: Sequence[Run], told: Sequence[Outcomes]) -> Iterator[str]:
+    yield "## Findings as regression tests"
+    yield ""
+    yield "Each finding was saved as a pytest and run. A test is skipped where its sequence cannot be played to the end: an event"
+    yield "is impossible there, or the engine dies of something else on the way."
+    yield ""
+    for run in runs:
+        rows = {
+            number: [row for row in rows_of(run.release) if row.recognise and row.recognise(f)]
+            for number, f in enumerate(run.findings)
+        }
+        yield from section(run.title, run.release.removeprefix("omni "), rows, told)
+    yield ""
+
+
 def _summary(runs: Sequence[Run]) -> Iterator[str]:
     yield "| subject | rows that misbehave | found | findings | wall time |"
     yield "|---|---|---|---|---|"
@@ -105,7 +127,7 @@ def _summary(runs: Sequence[Run]) -> Iterator[str]:
         count, total = found(release, runs)
         for run in mine:
             own, _ = found(release, [run])
-            yield f"| {release} {run.name} | {total} | {own} | {len(run.findings)} | {run.seconds:.0f} s |"
+            yield f"| {run.title} | {total} | {own} | {len(run.findings)} | {run.seconds:.0f} s |"
         if len(mine) > 1:
             yield f"| {release}, any class | {total} | {count} | | |"
     yield ""

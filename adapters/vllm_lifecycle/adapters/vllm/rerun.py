@@ -3,7 +3,8 @@
 The whole sequence is played and judged; the verdict is about the saved property alone, other properties that fall on the way
 are told.  A property that did not fall is not established when its sequence was not played as it was found: an event was
 impossible where it stands (this release never came to that point, or has no such feature) and was left out, or the engine died
-of something else.  After another property fell the books are wrong, and how things would go on fairly says nothing.
+of something else before its end.  After another property fell the books are wrong, and how things would go on fairly says
+nothing; what happens then matters only to a property that is about it.
 """
 
 from __future__ import annotations
@@ -95,12 +96,12 @@ def rerun(saved: Saved) -> Replay:
     with _within_patience():
         dead = not all(_play(game, event, failures, steps, left_out, moments) for event in saved.events)
         noise = any(f.final for f in failures)
-        if not noise:
-            last = game.outlook(set())
-            failures += [last] if last else []
-            dead = last is not None and bool(last.site)
-    fell = any(f.claim == saved.claim for f in failures) or (dead and saved.claim in SURVIVING)
-    unseen = bool(left_out) or dead or (noise and saved.claim in FORESIGHT)
+        later = None if noise else game.outlook(set())
+    failures += [later] if later else []
+    died_later = later is not None and bool(later.site)
+    died = dead or died_later
+    fell = any(f.claim == saved.claim for f in failures) or (died and saved.claim in SURVIVING)
+    unseen = bool(left_out) or dead or ((noise or died_later) and saved.claim in FORESIGHT)
     open_or_holds = Outcome.NOT_ESTABLISHED if unseen else Outcome.HOLDS
     outcome = Outcome.REFUTED if fell else open_or_holds
     subjects = [custody.subjects(f.subject) for f in failures if f.claim == saved.claim]
