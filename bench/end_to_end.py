@@ -1,6 +1,7 @@
 """Tokens per second of a whole engine with a real model: one scheduler class against vLLM's default.
 
     ENVIRONMENT/bin/python bench/end_to_end.py [SCHEDULER] [--rounds N] [--requests N] [--overlapped] [--processes]
+        [--token-ids]
 
 SCHEDULER is a dotted class name, ours if none is given, or `default`: then vLLM's own is measured against itself, which says
 what a ratio of 1.0 looks like on this machine. ENVIRONMENT is the subject `0.32.0-inference` of scripts/vllm-env.
@@ -8,11 +9,12 @@ what a ratio of 1.0 looks like on this machine. ENVIRONMENT is the subject `0.32
 The requests are all there at once and all run together (prompts of 16 to 96 tokens, 96 tokens each to generate); one OpenMP
 thread; the tiny model of bench/tiny_model.py, since a larger one hides the scheduler. Each measurement is a process of its own;
 the two classes take turns, so that a change of the machine's load meets both. A process generates once to warm up and then
-`--passes` times. Printed are the medians of wall-clock rates and of CPU seconds, and their ratios (above 1: the class is
-faster); the tokens of all passes of all processes have to be the same (exit code 2 when they are not).
+`--passes` times. Printed are the median rates, and the median over the rounds of the ratio within a round, in wall-clock and in
+CPU time (above 1: the class is faster). The tokens of all passes of all processes have to be the same: exit code 2 when they
+are not.
 
 The engine runs inside the measured process; `--processes` takes vLLM's usual arrangement, with the engine and the worker
-apart, instead (CPU seconds are then those of all of them).
+apart, instead, and measures wall-clock time alone; `--token-ids` leaves out the conversion of tokens to text.
 """
 
 import argparse
@@ -74,7 +76,6 @@ def _engine(given: argparse.Namespace) -> Any:
         async_scheduling=given.overlapped,
         enforce_eager=True,
         dtype="float32",
-        block_size=32,
         max_model_len=tiny_model.MAX_LENGTH,
         max_num_seqs=given.requests,
         max_num_batched_tokens=4096,
@@ -88,7 +89,9 @@ def measure(given: argparse.Namespace) -> Measured:
 
     llm = _engine(given)
     prompts = _prompts(given.requests)
-    parameters = SamplingParams(temperature=0, max_tokens=TOKENS, ignore_eos=True)
+    parameters = SamplingParams(
+        temperature=0, max_tokens=TOKENS, ignore_eos=True, detokenize=not given.token_ids
+    )
     rates = []
     digest = hashlib.sha256()
     cpu = 0.0
@@ -105,16 +108,18 @@ def measure(given: argparse.Namespace) -> Measured:
 
 
 def _apart(scheduler: str, model: Path, given: argparse.Namespace) -> Measured:
-    command = [sys.executable, __file__, scheduler, "--model", str(model)]
+    out = model / "measured.json"
+    command = [sys.executable, __file__, scheduler, "--model", str(model), "--out", str(out)]
     command += ["--requests", str(given.requests), "--passes", str(given.passes)]
-    command += ["--overlapped"] * given.overlapped + ["--processes"] * given.processes
+    for flag in ("overlapped", "processes", "token_ids"):
+        command += [f"--{flag.replace('_', '-')}"] * getattr(given, flag)
     environment = {**os.environ, **ENVIRONMENT, "VLLM_ENABLE_V1_MULTIPROCESSING": str(int(given.processes))}
     before = _cpu_seconds()
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"end_to_end: a run with {scheduler} failed:\n{done.stderr[-4000:]}")
     whole = _cpu_seconds() - before
-    measured = Measured(**json.loads(done.stdout.splitlines()[-1]))
+    measured = Measured(**json.loads(out.read_text(encoding="utf-8")))
     print(
         f"  {scheduler}: {' '.join(f'{rate:.0f}' for rate in measured.rates)} tokens/s, "
         f"{measured.cpu:.2f} CPU s a pass ({whole:.0f} with start)",
@@ -133,13 +138,15 @@ def compare(given: argparse.Namespace) -> int:
         ]
     default = statistics.median(rate for one, _ in pairs for rate in one.rates)
     other = statistics.median(rate for _, one in pairs for rate in one.rates)
-    cpu = statistics.median(one.cpu for one, _ in pairs) / statistics.median(one.cpu for _, one in pairs)
+    rate = statistics.median(statistics.median(b.rates) / statistics.median(a.rates) for a, b in pairs)
+    cpu = statistics.median(a.cpu / b.cpu for a, b in pairs)
     same = len({one.digest for pair in pairs for one in pair}) == 1
     way = "async" if given.overlapped else "sync"
     place = "engine in its own processes" if given.processes else "engine in the process"
-    print(f"{given.requests} requests of {TOKENS} tokens, {way} scheduling, {place}, one thread:")
+    form = "token ids" if given.token_ids else "text"
+    print(f"{given.requests} requests of {TOKENS} tokens as {form}, {way} scheduling, {place}, one thread:")
     print(f"  default {default:.0f} tokens/s, {given.scheduler} {other:.0f} tokens/s")
-    print(f"  ratio {other / default:.2f} in wall-clock time", end="")
+    print(f"  ratio {rate:.2f} in wall-clock time", end="")
     print("" if given.processes else f", {cpu:.2f} in CPU time")
     print(f"  tokens {'the same' if same else 'DIFFER'} in all {2 * len(pairs)} processes")
     return 0 if same else 2
@@ -156,14 +163,16 @@ def main() -> int:
     parser.add_argument(
         "--processes", action="store_true", help="engine and worker in processes of their own"
     )
+    parser.add_argument("--token-ids", action="store_true", help="without converting tokens to text")
     parser.add_argument("--model", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     given.scheduler = (
         given.scheduler or f"vllm_lifecycle.adapters.vllm.Verified{'Async' * given.overlapped}Scheduler"
     )
     if given.model is None:
         return compare(given)
-    print(json.dumps(vars(measure(given))))
+    given.out.write_text(json.dumps(vars(measure(given))), encoding="utf-8")
     return 0
 
 
