@@ -35,7 +35,7 @@ def _watch(name: str) -> Any:
     plain = getattr(Kernel, name)
 
     def operation(self: Watched, seq: Seq, *args: Any, **named: Any) -> Any:
-        if self._busy:
+        if self._busy or self.twin.building is None:
             return plain(self, seq, *args, **named)
         self._busy = True
         try:
@@ -109,6 +109,7 @@ class Engine(Driver):
         kernel = self.twin.kernel
         assert isinstance(kernel, Watched)
         kernel.twin = self.twin
+        self.twin.loose = True
         limits = Limits(tokens=4, model_len=8, threshold=rng.choice([0, 1]))
         self.loop = Scheduling(kernel, policy, Rules(), limits, World(rng, self.features))
 

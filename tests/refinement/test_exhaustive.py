@@ -17,17 +17,18 @@ SCOPES = {
         (1, 2, 2),
         ("core", "preemption"),
         (1,),
-        (10150, 18875, 2367),
+        (10020, 18615, 2323),
     ),
     "prefix cache": ((1, 2, 1), ("core", "prefix", "preemption"), (1, 2), (1574, 3164, 880)),
     "load, send and failure": ((1, 2, 1), ("core", "load", "send", "load_failure"), (2,), (3633, 6905, 4577)),
     "grammar and resets": ((1, 2, 1), ("core", "grammar", "reset", "prefix"), (1,), (1436, 4203, 838)),
     "two requests": ((2, 1, 1), ("core",), (1,), (3311, 7363, 1376)),
+    "hand-off": ((1, 2, 1), ("core", "handoff"), (1,), (1102, 1856, 1147)),
     "hand-off, send and receive": (
-        (1, 2, 1),
-        ("core", "handoff", "send", "load", "preemption"),
-        (2,),
-        (0, 0, 0),
+        (1, 1, 1),
+        ("core", "handoff", "send", "load"),
+        (1,),
+        (1904, 3514, 3493),
     ),
 }
 """Name -> requests x blocks x steps, features, prompt lengths, and (states, moves made, moves refused)."""

@@ -49,4 +49,4 @@ def test_walks_make_every_kind_of_move():
 @settings(max_examples=25, deadline=None)
 @given(seed=SEEDS)
 def test_passes_under_any_policy_stay_inside_the_specification(seed):
-    Engine(compiled(3, 5, 2, FEATURES), random.Random(seed)).run(60)
+    Engine(compiled(3, 5, 2, FEATURES, order=False), random.Random(seed)).run(60)

@@ -196,6 +196,7 @@ class Kernel(Custody):
             seq.lockstep.leave(seq)
         self.running.remove(seq)
         self._end_table(seq)
+        seq.last_step = 0  # what the next run gets is touched by no step of this one
         seq.status = Status.PREEMPTED
         seq.run += 1
         if not deliver:
