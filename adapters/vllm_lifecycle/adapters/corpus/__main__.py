@@ -1,8 +1,8 @@
-"""`python -m vllm_lifecycle.adapters.corpus`: `run TARGET`, `saved RUN...` and `table FILE...`, each with `--out FILE`.
+"""`python -m vllm_lifecycle.adapters.corpus`: `run TARGET`, `count TARGET`, `saved RUN...`, `table RUN...`, with `--out FILE`.
 
-`run` explores a class and needs the subject's environment; `saved` runs the findings of explorations as saved tests with the
-release of its environment; `table` needs none and writes the document from both.  Exit code 1 with one line when something is
-unusable.
+`run` explores a class and `count` exhausts its complete scopes, in the subject's environment; `saved` runs the findings of
+explorations as saved tests with the release of its environment; `table` needs none and writes the document from all of them.
+Exit code 1 with one line when something is unusable.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from vllm_lifecycle.adapters.vllm.config import Unusable
 from vllm_lifecycle.adapters.vllm.correspondence import MissingSeam
 
+from . import complete
 from .regressions import Outcomes
 from .table import Run, table
 
@@ -57,20 +58,32 @@ def main() -> int:
     running.add_argument("target")
     running.add_argument("--seconds", type=float, default=240.0)
     running.add_argument("--out", type=Path, required=True)
+    counting = commands.add_parser("count")
+    counting.add_argument("target")
+    counting.add_argument("--seconds", type=float, default=240.0)
+    counting.add_argument("--out", type=Path, required=True)
     for name in ("saved", "table"):
         telling = commands.add_parser(name)
         telling.add_argument("runs", type=Path, nargs="+")
         telling.add_argument("--outcomes", type=Path, nargs="*", default=[])
+        telling.add_argument("--counts", type=Path, nargs="*", default=[])
         telling.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
+
+    def tell(line: str) -> None:
+        print(line, file=sys.stderr)
+
     try:
         if asked.command == "run":
             run(asked.target, asked.seconds, asked.out)
+        elif asked.command == "count":
+            asked.out.write_text(complete.text(complete.counts(asked.target, asked.seconds, tell)))
         elif asked.command == "saved":
             saved(asked.runs, asked.out)
         else:
             told = [Outcomes.read(path.read_text()) for path in asked.outcomes]
-            asked.out.write_text(table([Run.read(path.read_text()) for path in asked.runs], told))
+            exact = [c for path in asked.counts for c in complete.read(path.read_text())]
+            asked.out.write_text(table([Run.read(path.read_text()) for path in asked.runs], told, exact))
     except (Unusable, MissingSeam, ValueError, OSError) as error:
         print(f"corpus: {error}", file=sys.stderr)
         return 1

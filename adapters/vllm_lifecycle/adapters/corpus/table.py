@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from . import complete
+from .complete import Count
 from .omni_rows import OMNI
 from .omni_rows import ROWS as OMNI_ROWS
 from .recognise import Found
@@ -74,14 +76,15 @@ class Run:
         return min(hits, key=lambda f: len(f.events)) if hits else None
 
 
-def table(runs: Sequence[Run], told: Sequence[Outcomes] = ()) -> str:
-    """The whole document; with `told`, what the findings did as saved tests."""
+def table(runs: Sequence[Run], told: Sequence[Outcomes] = (), exact: Sequence[Count] = ()) -> str:
+    """The whole document; `told` is what the findings did as saved tests, `exact` the counts of complete scopes."""
     return "\n".join(
         (
             HEAD,
             *_summary(runs),
             *_kinds(runs),
             *(_saved(runs, told) if told else ()),
+            *(complete.section(exact) if exact else ()),
             *(line for r in _releases(runs) for line in _release(r, runs)),
             "",
         )
