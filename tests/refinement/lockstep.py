@@ -76,10 +76,12 @@ class Lockstep:
     def __init__(self, spec: Program, kernel: type[Kernel] = Kernel, queue: Queue | None = None) -> None:
         self.spec = spec
         self.state: Packed = spec.initial
-        self.requests = spec.domain.individuals["Request"]
-        self.blocks = spec.domain.individuals["Block"]
+        self.requests = tuple(str(r) for r in spec.domain.individuals["Request"])
+        self.blocks: tuple[int, ...] = tuple(range(1, len(spec.domain.individuals["Block"]) + 1))
+        self.slots = tuple(range(len(spec.domain.individuals["Step"])))
         self.hold = False
         store = PagedStore(len(self.blocks) + 1, 1, 8, V0_13_0, caching="prefix" in spec.machine.features)
+        self.store = store
         self.kernel = kernel(
             store, ArrivalQueue() if queue is None else queue, slots=len(self.requests), finishing=self.answer
         )
@@ -117,7 +119,7 @@ class Lockstep:
             for kind, transfer in _transfers(seq):
                 found["transfer", (r, kind)] = _state(transfer) if transfer else Transfer.NONE
                 held: list[int] = []
-                if transfer and transfer.state in (Transfer.NEEDED, Transfer.ACTIVE):
+                if seq is not None and transfer and transfer.state in (Transfer.NEEDED, Transfer.ACTIVE):
                     held = transfer.hold.blocks[0] if transfer.hold else seq.table
                 for b in self.blocks:
                     found["pinned", (r, kind, b)] = b in held
@@ -130,7 +132,7 @@ class Lockstep:
                     and second in waiting
                     and waiting.index(seq) < waiting.index(second)
                 )
-        pool, keys = kernel.store.pool, kernel.store.prefixes.keys
+        pool, keys = self.store.pool, self.store.prefixes.keys
         for b in self.blocks:
             found["free", (b,)] = b in pool.queue
             found["listed", (b,)] = int(b in pool.queue)
@@ -154,7 +156,7 @@ class Lockstep:
         """Only the specification moves: the beginning or end of a call, which a kernel has no operation for."""
         self.state = self._match(names, fixed, self.observed())
 
-    def do(self, operation: str, call: Callable[[], Any], also: tuple[str, ...] = (), **fixed: Any) -> Any:
+    def do(self, operation: str, call: Callable[[], Any], **fixed: Any) -> Any:
         """The kernel performs an operation, and the specification a matching action; or it refuses, and nothing changed.
 
         Answers what the kernel answered, or the refusal.
@@ -170,7 +172,7 @@ class Lockstep:
             if self.snapshot() != before:
                 raise Mismatch(f"{operation} declined, but changed something")
             return answer
-        self.state = self._match((*CORRESPONDS[operation], *also), fixed, self.observed())
+        self.state = self._match(CORRESPONDS[operation], fixed, self.observed())
         return answer
 
     def snapshot(self) -> tuple[Any, ...]:
@@ -181,7 +183,7 @@ class Lockstep:
             for r in self.requests
         )
         return (
-            tuple(sorted(self.observed().items())), tuple(kernel.store.pool.queue), tuple(kernel.store.pool.refs), seqs,
+            tuple(sorted(self.observed().items())), tuple(self.store.pool.queue), tuple(self.store.pool.refs), seqs,
             tuple(s.id for s in kernel.running), tuple(s.id for s in kernel.loads),
         )  # fmt: skip
 

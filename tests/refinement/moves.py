@@ -71,7 +71,7 @@ class Driver:
                     f"abort {seq.id} {hold}",
                     partial(self.finish, seq, Status.FINISHED_ABORTED, hold, "abort_request"),
                 )
-        for k in twin.spec.domain.individuals["Step"]:
+        for k in twin.slots:
             if k not in twin.flights:
                 yield f"begin pass {k}", partial(self.begin, k)
                 break
@@ -191,7 +191,12 @@ class Driver:
         assert twin.building is not None
         k, twin.building = twin.building, None
         rows, self.rows = self.rows, []
-        twin.do("dispatch", lambda: twin.flights.__setitem__(k, twin.kernel.dispatch(rows, [])) or 0, k=k)
+
+        def leave() -> int:
+            twin.flights[k] = twin.kernel.dispatch(rows, [])
+            return 1
+
+        twin.do("dispatch", leave, k=k)
 
     def output(self) -> None:
         twin = self.twin

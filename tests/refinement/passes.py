@@ -39,7 +39,7 @@ def _watch(name: str) -> Any:
             return plain(self, seq, *args, **named)
         self._busy = True
         try:
-            fixed = {"hits": found_in(args[HIT[name]])} if name in HIT else {}
+            fixed: dict[str, Any] = {"hits": found_in(args[HIT[name]])} if name in HIT else {}
             answer = self.twin.do(name, lambda: plain(self, seq, *args, **named), r=seq.id, **fixed)
         finally:
             self._busy = False

@@ -12,6 +12,7 @@ from tests.refinement.moves import Driver
 from vllm_lifecycle.spec.lang.compiled import Program
 from vllm_lifecycle.statemachine.kernel.handoffs import HandoffKernel
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
+from vllm_lifecycle.statemachine.kernel.paged import PagedStore
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
 
 
@@ -41,6 +42,8 @@ def thaw(spec: Program, frozen: bytes, sizes: tuple[int, ...]) -> Driver:
     driver = Driver(twin, sizes)
     twin.kernel, twin.state, twin.flights, twin.building, driver.rows, driver.answered = pickle.loads(frozen)
     twin.kernel._finishing = twin.answer
+    assert isinstance(twin.kernel.store, PagedStore)
+    twin.store = twin.kernel.store
     return driver
 
 
@@ -55,13 +58,14 @@ def identity(driver: Driver) -> object:
         for r in twin.requests
     )
     order = sorted(twin.flights, key=lambda k: twin.flights[k].number)
-    rows = [(row.seq.id, row.tokens) for row in driver.rows]
-    answered = driver.answered and (driver.answered[0], [row.seq.id for row in driver.answered[1]])
+    building = [(row.seq.id, row.tokens) for row in driver.rows]
+    slot, left = driver.answered or (None, [])
+    answered = slot, [row.seq.id for row in left]
     held = sorted(tuple(hold.blocks[0]) for hold in kernel.steps.held)
-    keys = {key: i for i, key in enumerate(dict.fromkeys(kernel.store.prefixes.keys))}
-    named = [keys[key] for key in kernel.store.prefixes.keys]
+    keys = {key: i for i, key in enumerate(dict.fromkeys(twin.store.prefixes.keys))}
+    named = [keys[key] for key in twin.store.prefixes.keys]
     return repr(
-        (twin.state, list(kernel.store.pool.queue), seqs, order, rows, answered, held, named, twin.building)
+        (twin.state, list(twin.store.pool.queue), seqs, order, building, answered, held, named, twin.building)
     )
 
 

@@ -35,13 +35,13 @@ SCOPES = {
 
 
 @pytest.mark.parametrize("name", SCOPES)
-def test_every_move_of_the_kernel_is_one_of_the_specification(name):
+def test_every_move_of_the_kernel_is_one_of_the_specification(name: str) -> None:
     size, features, prompts, counts = SCOPES[name]
     found = explore(compiled(*size, features), prompts)
     assert (found.states, found.made, found.refused) == counts
 
 
-def test_the_table_names_operations_and_actions_that_exist():
+def test_the_table_names_operations_and_actions_that_exist() -> None:
     from vllm_lifecycle.spec.lifecycles.system import SYSTEM
 
     actions = {action.name for action in SYSTEM.actions}

@@ -32,11 +32,11 @@ def walk(rng: random.Random, driver: Driver, length: int) -> None:
 @pytest.mark.parametrize("size", [(2, 3, 2), (3, 4, 3)], ids="{0[0]}x{0[1]}x{0[2]}".format)
 @settings(max_examples=25, deadline=None)
 @given(seed=SEEDS)
-def test_a_walk_stays_inside_the_specification(size, seed):
+def test_a_walk_stays_inside_the_specification(size: tuple[int, int, int], seed: int) -> None:
     walk(random.Random(seed), Driver(Lockstep(compiled(*size, FEATURES))), WALK)
 
 
-def test_walks_make_every_kind_of_move():
+def test_walks_make_every_kind_of_move() -> None:
     for seed in range(30):
         walk(random.Random(seed), Driver(Lockstep(compiled(2, 3, 2, FEATURES))), WALK)
     expected = {
@@ -48,5 +48,5 @@ def test_walks_make_every_kind_of_move():
 
 @settings(max_examples=25, deadline=None)
 @given(seed=SEEDS)
-def test_passes_under_any_policy_stay_inside_the_specification(seed):
+def test_passes_under_any_policy_stay_inside_the_specification(seed: int) -> None:
     Engine(compiled(3, 5, 2, FEATURES, order=False), random.Random(seed)).run(60)
