@@ -133,7 +133,7 @@ class Workshop:
 
     def __init__(self, target: str, scope: Scope) -> None:
         self.version = vllm_version()
-        for name in ("vllm", "vllm.v1.core.sched.scheduler"):
+        for name in ("vllm", "vllm.v1.core.sched.scheduler", "vllm_lifecycle"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         self.cls = load_class(target)
         self.extension = extension_of(self.cls)
@@ -158,13 +158,14 @@ class Workshop:
 
     @cached_property
     def offers(self) -> frozenset[str]:
-        """Optional features of the installed release: pause, sessions, failures by request."""
+        """Optional features of the installed release that the class does not refuse: pause, sessions, failures by request."""
         seams = {
             "pause": hasattr(self.cls, "set_pause_state"),
             "sessions": "resumable" in self._request_names,
             "failed receives": "failed_recving" in self._report_names,
         }
-        return frozenset(name for name, there in seams.items() if there)
+        refused = getattr(self.cls, "REFUSES", ())
+        return frozenset(name for name, there in seams.items() if there and name not in refused)
 
     @cached_property
     def judge(self) -> Judge:

@@ -61,6 +61,8 @@ class VerifiedScheduler(Verified):
     EVENTS = CacheEvents032
     WATCH = CacheWatch032
     STORE_RULES: ClassVar[StoreRules] = STORE
+    REFUSES: ClassVar[tuple[str, ...]] = ("sessions",)
+    """What of the features that the explorer plays a single request is refused (see limits032.REQUEST)."""
     OWN_STORE: ClassVar[tuple[type[Any], ...]] = (FullAttentionSpec, MLAAttentionSpec)
 
     _world: Surroundings032
