@@ -76,6 +76,7 @@ class Columns:
         self.tock = 0
         self._store, self._steps, self._facts = store, steps, facts
         self._ahead, self._model_len, self._depth = ahead, model_len, depth
+        self._size = store.block_size
         self._most = depth if ahead else 0
         self._prompt = prompt or store.listener is not None
         self._lanes = Lanes.empty()
@@ -111,7 +112,7 @@ class Columns:
         """The request is served by itself from now on; its record says what the columns knew."""
         self.flush()
         flight = self.flight
-        del self._wheel[seq.computed % self._store.block_size][seq]
+        del self._wheel[seq.computed % self._size][seq]
         when = self._last_answer(seq)
         for time in (when, when - 1 - self._depth):
             self._calendar.get(time, {}).pop(seq, None)
@@ -145,7 +146,7 @@ class Columns:
 
     def _join(self, seqs: Sequence[Seq]) -> None:
         self.flush()
-        facts, tick, size = self._facts, self.tick, self._store.block_size
+        facts, tick, size = self._facts, self.tick, self._size
         joining = []
         for seq in seqs:
             shown = len(seq.outputs) + seq.placeholders - tick
@@ -197,14 +198,15 @@ class Columns:
             self._keep_order(running, lacks)
             self._take_in(running, lacks)
             lanes = self.lanes
-        n, tick, size = len(lanes.seqs), self.tick, self._store.block_size
+        n, tick, size = len(lanes.seqs), self.tick, self._size
         if not n:
             return None
         needy = [seq for seq in self._wheel[-tick % size] if len(seq.table) * size <= seq.computed + tick]
         if n > room or not self._enough(len(needy), running, room, lacks):
             self.dissolve()
             return None
-        fresh = self._boundaries(needy, self._keyless())
+        keyless = self._keyless()
+        fresh = self._boundaries(needy, keyless) if needy or keyless else {}
         return Served(
             lanes, [base + tick for base in lanes.base], [base + tick for base in lanes.shown], fresh
         )
@@ -236,9 +238,7 @@ class Columns:
         """Running requests right behind the members join, as long as they are fit."""
         seqs = self.lanes.seqs
         first = running.index(seqs[-1], len(seqs) - 1) + 1 if seqs else 0
-        if first == len(running) or (
-            not seqs and self._store.free < 2 * len(running) // self._store.block_size
-        ):
+        if first == len(running) or (not seqs and self._store.free < 2 * len(running) // self._size):
             return
         rows = self._rows_in_flight()
         joining = []
@@ -265,7 +265,7 @@ class Columns:
         return found
 
     def _fit(self, seq: Seq, rows: list[set[Seq]]) -> bool:
-        flight, known, size = self.flight, len(seq.tokens), self._store.block_size
+        flight, known, size = self.flight, len(seq.tokens), self._size
         return (
             seq.status is Status.RUNNING
             and len(seq.outputs) > 0
@@ -291,39 +291,29 @@ class Columns:
         rest = [seq for seq in running if seq.lockstep is None]
         return sum(store.needs(seq, seq.computed + min(max(lacks(seq), 0), room)) for seq in rest) <= free
 
-    def _full(self) -> dict[Seq, None]:
-        """Members whose known tokens end with a block."""
-        return self._wheel[(-1 - self.tock) % self._store.block_size]
-
     def _boundaries(self, needy: list[Seq], keyless: dict[Seq, int]) -> dict[int, list[int]]:
         """Blocks are taken and keys given; the new blocks by place. Who listens hears it member by member."""
-        store, fresh = self._store, dict[int, list[int]]()
-        if not needy and not keyless:
-            return fresh
-        place = self.lanes.place
-        parts: list[tuple[list[Seq], dict[Seq, int]]] = [(needy, keyless)]
-        if store.listener is not None:
-            takers = set(needy)
-            parts = [
-                ([seq] if seq in takers else [], {seq: keyless[seq]} if seq in keyless else {})
-                for seq in sorted(takers.union(keyless), key=place.__getitem__)
-            ]
-        for some, keys in parts:
-            for seq, block in zip(some, store.take(len(some)), strict=True):
-                seq.table.append(block)
-                fresh[place[seq]] = [block]
-            for seq, full in keys.items():
+        store, place = self._store, self.lanes.place
+        if store.listener is None:
+            blocks = store.extend(needy)
+            for seq, full in keyless.items():
                 store.store(seq, full)
+            return {place[seq]: [block] for seq, block in zip(needy, blocks, strict=True)}
+        fresh, takers = dict[int, list[int]](), set(needy)
+        for seq in sorted(takers.union(keyless), key=place.__getitem__):
+            if seq in takers:
+                fresh[place[seq]] = store.extend([seq])
+            if seq in keyless:
+                store.store(seq, keyless[seq])
         return fresh
 
     def _keyless(self) -> dict[Seq, int]:
         """Members with a full block that is not in the prefix cache yet, and how many full ones they have."""
-        if not self._store.caching:
+        known, size = 1 + self.tock, self._size
+        full = self._wheel[-known % size]
+        if not full or not self._store.caching:
             return {}
-        known, size = 1 + self.tock, self._store.block_size
-        return {
-            seq: full for seq in self._full() if (full := (seq.computed + known) // size) > seq.cached_blocks
-        }
+        return {seq: n for seq in full if (n := (seq.computed + known) // size) > seq.cached_blocks}
 
     def dispatched(self, step: Step) -> None:
         """A step has left for the workers; one without rows is not counted."""
@@ -342,9 +332,9 @@ class Columns:
 
         `places`: where each id's tokens are in `sampled`.
         """
-        lanes = self.lanes
         if not (step.rows or step.lockstep):
             return Credited(Lanes.empty(), [], [])
+        lanes = self.lanes
         self._answered = ()
         tokens = self._gather(lanes, places, sampled)
         flat = list(chain.from_iterable(tokens))
@@ -355,13 +345,14 @@ class Columns:
             left = set(apart)
             flat = [row[0] for place, row in enumerate(tokens) if place not in left]
         if self._ahead:
-            for seq, full in self._keyless().items():
-                self._store.store(seq, full)
-        now = self.lanes
+            for seq, count in self._keyless().items():
+                self._store.store(seq, count)
+        now = self.lanes if apart else lanes
         self._behind.append(flat)
         self.tock += 1
-        self._facts.hash(self._last_blocks(self._full(), now))
-        if self._prompt or len(self._behind) >= self._store.block_size:
+        if full := self._wheel[(-1 - self.tock) % self._size]:
+            self._facts.hash(self._last_blocks(full, now))
+        if self._prompt or len(self._behind) >= self._size:
             self.flush()
         for seq in self._calendar.pop(self.tock, ()):
             self._near[seq] = None
@@ -369,13 +360,13 @@ class Columns:
 
     def _last_blocks(self, full: Iterable[Seq], lanes: Lanes) -> list[tuple[Seq, list[int]]]:
         """The tokens of the last block of each of these members, which is full."""
-        behind, place, size = self._behind, lanes.place, self._store.block_size
+        behind, place, size = self._behind, lanes.place, self._size
         written = size - len(behind)
-        return [
-            (seq, seq.tokens[len(seq.tokens) - written :] + [flat[at] for flat in behind])
-            for seq in full
-            for at in (place[seq],)
-        ]
+        blocks = []
+        for seq in full:
+            tokens, at = seq.tokens, place[seq]
+            blocks.append((seq, tokens[len(tokens) - written :] + [flat[at] for flat in behind]))
+        return blocks
 
     def _gather(
         self, lanes: Lanes, places: Mapping[str, int], sampled: Sequence[list[int]]

@@ -16,7 +16,7 @@ from vllm_lifecycle.statemachine.kernel.columns import Columns
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.steps import Step, Steps
-from vllm_lifecycle.statemachine.kernel.store import BlockStore, Hold
+from vllm_lifecycle.statemachine.kernel.store import BlockStore
 from vllm_lifecycle.statemachine.kernel.transfers import Transfer
 
 
@@ -93,6 +93,9 @@ class Custody:
             seq.send = None
         else:
             seq.handoff = None
+        hold = transfer.hold
+        if any(other is not None and other.hold is hold for other in (seq.receive, seq.send)):
+            return  # another transfer still touches the blocks
         if transfer.hold is not None and transfer.kind is Kind.HANDOFF:
             self.store.let_go(transfer.hold)  # its references are its own: the table's end is another matter
         elif transfer.hold is not None:
@@ -115,10 +118,12 @@ class Custody:
 
     # the end of a table
 
-    def _share(self, seq: Seq) -> Hold:
-        """One more holder of the whole table."""
-        blocks = max(map(len, self.store.table(seq)))
-        return self.store.pin(seq, blocks * self.store.block_size)
+    def _pass_on(self, seq: Seq) -> None:
+        """The table of an ended request becomes one hold of the transfers that still touch it, until the last of them is over."""
+        hold = self.store.convert(seq)
+        for transfer in (seq.receive, seq.send):
+            if transfer is not None:
+                transfer.hold = hold
 
     def _end_table(self, seq: Seq) -> None:
         if seq in self._filling:  # this pass was to compute them, and will not: they are not to be found

@@ -293,12 +293,10 @@ class Kernel(Custody):
         self.notices.add(seq.id)
         if seq.receive is not None and seq.receive.state is not State.ACTIVE:
             seq.receive = None
-        if seq.receive is not None:
-            if hold:
-                seq.send = Transfer(Kind.SEND, hold=self._share(seq), since=self._clock())
-            seq.receive.hold = self.store.convert(seq)
-        elif hold:
-            seq.send = Transfer(Kind.SEND, hold=self.store.convert(seq), since=self._clock())
+        if hold:
+            seq.send = Transfer(Kind.SEND, since=self._clock())
+        if hold or seq.receive is not None:
+            self._pass_on(seq)
         else:
             self._end_table(seq)
         seq.held_kv = False

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from vllm_lifecycle.statemachine.kernel.hold import Hold
 from vllm_lifecycle.statemachine.kernel.pool import Pool
 from vllm_lifecycle.statemachine.kernel.prefix import Prefixes
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
-from vllm_lifecycle.statemachine.kernel.store import Hit, Hold, Listener, StoreRules, Watch
+from vllm_lifecycle.statemachine.kernel.store import Hit, Listener, StoreRules, Watch
 
 if TYPE_CHECKING:
     from vllm_lifecycle.statemachine.kernel.seq import Seq
@@ -235,6 +236,13 @@ class PagedStore:
         if self.watch is not None:
             self.watch.taken(fresh)
         self._forget(fresh)
+        return fresh
+
+    def extend(self, seqs: Sequence[Seq]) -> list[int]:
+        """One more block for each of these tables, in order; the caller has seen that there are so many."""
+        fresh = self.take(len(seqs)) if seqs else []
+        for seq, block in zip(seqs, fresh, strict=True):
+            seq.table.append(block)
         return fresh
 
     def store(self, seq: Seq, full: int) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from vllm_lifecycle.statemachine.kernel.hold import Hold
 from vllm_lifecycle.statemachine.kernel.seq import Seq
-from vllm_lifecycle.statemachine.kernel.store import Hold
 
 
 class Row(NamedTuple):

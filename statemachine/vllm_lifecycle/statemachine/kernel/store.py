@@ -14,7 +14,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from vllm_lifecycle.statemachine.kernel.hold import Hold as Hold
+from vllm_lifecycle.statemachine.kernel.hold import Hold
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 
 

@@ -296,6 +296,8 @@ class Scheduling:
             inputs = world.encoder_plan(seq, computed, new, self._encoder)
             new = inputs.new
             if new <= 0:
+                if self.rules.returns_inputs:
+                    world.encoder_free(seq)
                 return None
             if limits.cross:
                 needed = self.rules.cross_as_scheduled

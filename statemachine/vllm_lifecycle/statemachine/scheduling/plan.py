@@ -51,6 +51,12 @@ class Plan:
         """The lockstep decoders."""
         return self.lockstep.lanes.seqs if self.lockstep is not None else []
 
+    @property
+    def total(self) -> int:
+        """All tokens of the step."""
+        members = len(self.members)
+        return members + sum(islice(self.tokens.values(), members, None))
+
     def rows_of(self, seqs: dict[str, Seq]) -> list[Row]:
         """The rows of the step but for the lockstep decoders, in order."""
         rows = []

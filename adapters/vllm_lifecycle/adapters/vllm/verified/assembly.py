@@ -19,9 +19,6 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import Status, Transfer
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
 from vllm_lifecycle.statemachine.kernel.paged import PagedStore
 from vllm_lifecycle.statemachine.kernel.seq import Seq
-from vllm_lifecycle.statemachine.policies.fcfs import FCFS
-from vllm_lifecycle.statemachine.policies.policy import Policy
-from vllm_lifecycle.statemachine.policies.priority import Priority
 
 now = time.time
 
@@ -45,11 +42,6 @@ def encoder_connector(config: Any) -> Any:
     if config.ec_transfer_config is None:
         return None
     return ECConnectorFactory.create_connector(config=config, role=ECConnectorRole.SCHEDULER)
-
-
-def policy(name: str) -> Policy:
-    """The policy of this name."""
-    return {FCFS.name: FCFS, Priority.name: Priority}[name]()
 
 
 class Store(NamedTuple):

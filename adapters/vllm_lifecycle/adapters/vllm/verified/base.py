@@ -9,7 +9,7 @@ is in `breaches`.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from vllm.distributed.kv_events import EventPublisherFactory, KVEventBatch
@@ -18,12 +18,13 @@ from vllm.v1.core.sched.interface import SchedulerInterface
 from vllm.v1.core.sched.request_queue import SchedulingPolicy
 from vllm.v1.request import RequestStatus
 
-from vllm_lifecycle.adapters.vllm.verified import assembly, lockstep
+from vllm_lifecycle.adapters.vllm.verified import assembly, lockstep, settings
 from vllm_lifecycle.adapters.vllm.verified.breaches import Breaches, logger
 from vllm_lifecycle.adapters.vllm.verified.encoder import Encoders
 from vllm_lifecycle.adapters.vllm.verified.events import CacheEvents, CacheWatch
 from vllm_lifecycle.adapters.vllm.verified.limits import COMMON, Limit, check
-from vllm_lifecycle.adapters.vllm.verified.lockstep import awaits_before
+from vllm_lifecycle.adapters.vllm.verified.lockstep import Before, awaits_before
+from vllm_lifecycle.adapters.vllm.verified.readings import Readings
 from vllm_lifecycle.adapters.vllm.verified.stats import Stats
 from vllm_lifecycle.adapters.vllm.verified.update import Answers
 from vllm_lifecycle.adapters.vllm.verified.views import Names, Requests, Running, Waiting, adopt
@@ -36,6 +37,7 @@ from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.steps import Step
 from vllm_lifecycle.statemachine.kernel.store import StoreRules
+from vllm_lifecycle.statemachine.policies.policy import Policy
 from vllm_lifecycle.statemachine.scheduling.loop import Scheduling
 from vllm_lifecycle.statemachine.scheduling.plan import Plan
 
@@ -43,7 +45,7 @@ STEP = "_lifecycle_step"
 """The attribute of a `SchedulerOutput` with the number of its step; it travels with the output and means nothing to workers."""
 
 
-class Verified(SchedulerInterface):  # type: ignore[misc]
+class Verified(Readings, SchedulerInterface):  # type: ignore[misc]
     """A scheduler on the custody kernel; a release derives from it and makes the outputs."""
 
     RELEASE: ClassVar[str]
@@ -62,6 +64,8 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
     OWN_STORE: ClassVar[tuple[type[Any], ...]] = ()
     """Kinds of layers that the store of our own serves; a subclass of them has a manager of its own."""
     STORE_RULES: ClassVar[StoreRules]
+    POLICY: ClassVar[type[Policy] | None] = None
+    """The policy to follow; None: as the settings or the configuration say."""
 
     def _build(
         self,
@@ -99,7 +103,7 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
         self.dcp_world_size = config.parallel_config.decode_context_parallel_size
         self.pcp_world_size = config.parallel_config.prefill_context_parallel_size
         self.finished_req_ids_dict: dict[int, set[str]] | None = {} if finished else None
-        self._before: Container[str] = ()
+        self._before = Before()
         self.kv_event_publisher = EventPublisherFactory.create(
             config.kv_events_config, getattr(config.parallel_config, self.RANK)
         )
@@ -140,7 +144,8 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
         self.max_num_encoder_input_tokens, encoder_size = self._encoder_sizes(registry)
         parts = assembly.store(self, self._stats)
         store, self._least = parts.store, parts.least
-        policy = assembly.policy(self.policy.value)
+        policy = self.POLICY() if self.POLICY is not None else settings.policy(self.policy.value)
+        self._deadline = settings.deadline()
         self._kernel = Kernel(
             store,
             policy.queue(),
@@ -148,6 +153,7 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
             finishing=self._finishing,
             holding=policy.queue() if self.APART else None,
         )
+        self._names.steps = self._kernel.steps
         if hasattr(store, "later"):
             store.later = lambda seq, hold: self._kernel.steps.release_after(seq.last_step, hold)
         self.kv_cache_manager = parts.view(lambda: self._kernel.seqs)
@@ -220,82 +226,16 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
     def _client_outputs(self, outputs: list[Any], finished: set[str] | None) -> Any:
         """The `EngineCoreOutputs` of one client."""
 
-    # what others read and set
-
-    @property
-    def running(self) -> Running:
-        """The running requests, in order."""
-        return self._running
-
-    @running.setter
-    def running(self, requests: Iterable[Any]) -> None:
-        self._running[:] = list(requests)
-
-    @property
-    def prev_step_scheduled_req_ids(self) -> set[str]:
-        """Who took part in the last step, as far as the workers may be told less of it for that."""
-        return {rid for rid in self._kernel.seqs if rid in self._before}
-
-    @property
-    def connector(self) -> Any:
-        """The KV connector; None without one."""
-        return self._world.connector
-
-    @connector.setter
-    def connector(self, connector: Any) -> None:
-        self._world.connector = connector
-
-    @property
-    def ec_connector(self) -> Any:
-        """The connector of the encoder cache; None without one."""
-        return self._world.encoder_connector
-
-    @ec_connector.setter
-    def ec_connector(self, connector: Any) -> None:
-        self._world.encoder_connector = connector
-
-    @property
-    def finished_req_ids(self) -> set[str]:
-        """Ids that finished since the last step, of which the workers have not heard yet."""
-        return self._kernel.notices
-
-    @property
-    def deferred_frees(self) -> list[tuple[int, list[Any]]]:
-        """Blocks of requests that have ended or were preempted and that only a step in flight still holds."""
-        make = self._world.blocks
-        return [
-            (last, [block for group in make(hold.blocks).blocks for block in group])
-            for last, hold in self._kernel.steps.waiting
-        ]
-
-    @property
-    def finished_recving_kv_req_ids(self) -> set[str]:
-        """Requests whose load is done and that have not gone on yet."""
-        return assembly.loaded(self._kernel)
-
-    @property
-    def failed_recving_kv_req_ids(self) -> set[str]:
-        """Requests whose load failed, wholly or in part, and that have not gone on yet."""
-        return assembly.failed(self._kernel)
-
-    @property
-    def recompute_kv_load_failures(self) -> bool:
-        """A failed load is computed; else its request ends with an error."""
-        return self._answers.loads.recompute
-
-    @property
-    def connector_prefix_cache_stats(self) -> Any:
-        """Hits of the connector since the last report; None without statistics or connector."""
-        return self._stats.external
-
-    def get_kv_connector(self) -> Any:
-        return self._world.connector
-
     # requests come and go
 
     def add_request(self, request: Any) -> None:
-        if request.request_id in self._kernel.seqs:
+        owner = self._kernel.seqs.get(request.request_id)
+        if owner is not None:
             self.breaches.count(Party.CLIENT, "add_request", f"the id {request.request_id} is in use")
+            if (
+                owner.reason is not None
+            ):  # its client has heard the last of it, and would take this for a new request
+                self._answers.refuse(adopt(request, self._names))
             return
         seq = adopt(request, self._names)
         try:
@@ -337,10 +277,12 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
 
     def schedule(self) -> Any:
         self._world.begin()
+        if self._deadline is not None:
+            settings.give_up(self._kernel, self._deadline)
         plan = self._pass.plan()
         self._answers.ended += plan.failed
         output = self._output(plan)
-        self._before = plan.tokens
+        self._before = Before(plan.tokens, plan.members)
         self._world.describe(output)
         rows = plan.rows_of(self._kernel.seqs)
         step = self._kernel.dispatch(rows, plan.members)
@@ -428,7 +370,7 @@ class Verified(SchedulerInterface):  # type: ignore[misc]
             for seq in self._kernel.preempt_all():
                 self._world.encoder_free(seq)
                 self._world.preempted(seq)
-            self._before = ()
+            self._before = Before()
             done = self._kernel.forget_cache()
         else:
             done = self._kernel.reset()

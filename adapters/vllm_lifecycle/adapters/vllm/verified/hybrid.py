@@ -14,9 +14,10 @@ from typing import Any
 from vllm.v1.core.kv_cache_manager import KVCacheBlocks
 from vllm.v1.core.single_type_kv_cache_manager import CrossAttentionManager, FullAttentionManager
 
+from vllm_lifecycle.statemachine.kernel.hold import Hold
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.seq import Seq
-from vllm_lifecycle.statemachine.kernel.store import Hit, Hold, Watch
+from vllm_lifecycle.statemachine.kernel.store import Hit, Watch
 
 Ids = tuple[list[int], ...]
 
@@ -168,6 +169,15 @@ class HybridStore:
     def drop(self, seq: Seq) -> None:
         self.manager.free(seq.payload)
         seq.cached_blocks = 0
+
+    def trim(self, seq: Seq, counts: tuple[int, ...]) -> None:
+        for manager, count in zip(self._managers, counts, strict=True):
+            blocks = manager.req_to_blocks.get(seq.id, [])
+            tail = blocks[len(blocks) - count :]
+            del blocks[len(blocks) - count :]
+            if manager.num_cached_block.get(seq.id, 0) > len(blocks):
+                manager.num_cached_block[seq.id] = len(blocks)
+            self._give_back(reversed(tail))
 
     def convert(self, seq: Seq, *, counted: bool = True) -> Hold:
         """The table of one that waits for a transfer keeps its name, for so does its id; that of one that is gone does not."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from functools import cache
 from inspect import getclosurevars
-from typing import Any
+from typing import Any, Protocol
 
 from vllm_lifecycle.statemachine.kernel.columns import Columns, Served
 from vllm_lifecycle.statemachine.kernel.lanes import Lanes
@@ -115,60 +115,76 @@ def new_blocks(served: Served) -> list[tuple[list[int], ...] | None]:
     return blocks
 
 
-def untold(served: Served, before: Container[str]) -> dict[str, list[int]]:
+class Before:
+    """Who took part in the step before; `rid in before`."""
+
+    def __init__(self, tokens: Container[str] = (), members: Sequence[Seq] = ()) -> None:
+        self._tokens = tokens
+        self.members = members
+
+    def __contains__(self, rid: object) -> bool:
+        return rid in self._tokens
+
+
+def untold(served: Served, before: Before) -> dict[str, list[int]]:
     """All tokens of the members that were not in the step before."""
     lanes = served.lanes
-    if all(map(before.__contains__, lanes.ids)):
+    if lanes.seqs is before.members or all(map(before.__contains__, lanes.ids)):
         return {}
     return {seq.id: seq.payload._all_token_ids.copy() for seq in lanes.seqs if seq.id not in before}
 
 
+class Teller(Protocol):
+    """Makes the outputs of a step's answer; None where no client hears of a row."""
+
+    def usual(self, lanes: Lanes, tokens: Sequence[list[int]]) -> list[Any]:
+        """Those of all members with these tokens."""
+        ...
+
+    def special(self, answer: Any, seq: Seq, tokens: list[int], place: int) -> Any:
+        """That of one member, at its place in the answer."""
+        ...
+
+    def row(self, answer: Any, row: Row) -> Any:
+        """That of a row, in the general way."""
+        ...
+
+
 def answered(
-    columns: Columns,
-    step: Step,
-    answer: Any,
-    outputs: dict[int, list[Any]],
-    usual: Callable[[Lanes, Sequence[list[int]]], list[Any]],
-    special: Callable[[Seq, list[int], int], Any],
-    row: Callable[[Row], Any],
-) -> tuple[list[Row], dict[Seq, Any], Callable[[Row], Any]]:
+    columns: Columns, step: Step, answer: Any, outputs: dict[int, list[Any]], teller: Teller
+) -> tuple[list[Row], dict[Seq, Any], Callable[[Any, Row], Any]]:
     """The members are credited; outputs that come first in the step's order are put in `outputs`.
 
-    Gives the rows that are left, in their order, the outputs of those among them that are made already (None: no client hears
-    of it), and what makes the others, in that order.
-
-    usual   makes the outputs of all members with their tokens; special: that of one member, at its place in the answer
-    row     makes the output of a row in the general way
+    Gives the rows that are left, in their order, the outputs of those among them that are made already, and what makes the
+    others, in that order, of the answer and a row.
     """
     if answer.num_nans_in_logits:
         columns.dissolve()
-    places, prompts = answer.req_id_to_index, answer.prompt_logprobs_dict
-    credited = columns.credit(step, places, answer.sampled_token_ids)
-    lanes, tokens = credited.lanes, credited.tokens
+    prompts = answer.prompt_logprobs_dict
+    lanes, tokens, leavers = columns.credit(step, answer.req_id_to_index, answer.sampled_token_ids)
     if not lanes.seqs and not step.lockstep:
-        return step.rows, {}, row
-    made = usual(lanes, tokens)
-    clients = lanes.constants[CLIENT]
+        return step.rows, {}, teller.row
+    made = teller.usual(lanes, tokens) if lanes.seqs else []
     in_order = step.lockstep is lanes.seqs and lanes.uniform[CLIENT]
-    if in_order and not credited.apart and not lanes.specials and not prompts:
-        outputs[clients[0]] = made
-        return step.rows, {}, row
-    apart = set(credited.apart)
+    if in_order and not leavers and not lanes.specials and not prompts:
+        outputs[lanes.constants[CLIENT][0]] = made
+        return step.rows, {}, teller.row
+    apart = set(leavers)
     alone = {*lanes.specials, *apart}
     if prompts:
         alone.update(place for place, id in enumerate(lanes.ids) if prompts.get(id) is not None)
 
-    def apart_or_special(place: int) -> Any:
+    def by_itself(place: int) -> Any:
         seq = lanes.seqs[place]
         if place in apart:
-            return row(Row(seq, seq.run, 1, 0, 1))
-        return special(seq, tokens[place], places[seq.id])
+            return teller.row(answer, Row(seq, seq.run, 1, 0, 1))
+        return teller.special(answer, seq, tokens[place], answer.req_id_to_index[seq.id])
 
     if in_order:
         for place in sorted(alone):
-            made[place] = apart_or_special(place)
-        outputs[clients[0]] = [one for one in made if one is not None] if apart else made
-        return step.rows, {}, row
+            made[place] = by_itself(place)
+        outputs[lanes.constants[CLIENT][0]] = [one for one in made if one is not None] if apart else made
+        return step.rows, {}, teller.row
     former = columns.departed(step)
     rows = [former.get(seq) or Row(seq, seq.run, 1, 0, 1) for seq in step.lockstep]
     before = dict(zip(lanes.seqs, made, strict=True))
@@ -176,8 +192,8 @@ def answered(
     for seq in later:
         del before[seq]
 
-    def in_turn(one: Row) -> Any:
-        place = later.get(one.seq)
-        return row(one) if place is None else apart_or_special(place)
+    def in_turn(answer: Any, row: Row) -> Any:
+        place = later.get(row.seq)
+        return teller.row(answer, row) if place is None else by_itself(place)
 
     return [*rows, *step.rows], before, in_turn

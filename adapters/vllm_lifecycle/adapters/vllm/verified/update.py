@@ -8,7 +8,6 @@ were awaited) is counted against the worker and costs at most the request that i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from vllm_lifecycle.adapters.vllm.verified.breaches import Breaches
@@ -86,16 +85,20 @@ class Answers:
             self.kernel.finish(seq, Status.FINISHED_ERROR)
             self.ended.append(seq)
 
+    def refuse(self, seq: Seq) -> None:
+        """A request that is not taken: its client hears of an error with the next answer."""
+        seq.status = seq.reason = Status.FINISHED_ERROR
+        self.ended.append(seq)
+
     def _rows(self, step: Step, answer: Any, outputs: dict[int, list[Any]]) -> None:
-        row: Callable[[Row], Any] = partial(self._row, answer)
         columns, rows = self.kernel.columns, step.rows
         before: dict[Seq, Any] = {}
+        make: Callable[[Any, Row], Any] = self.row
         if columns is not None:
-            special = partial(self._special, answer)
-            rows, before, row = answered(columns, step, answer, outputs, self.usual, special, row)
+            rows, before, make = answered(columns, step, answer, outputs, self)
         for one in rows:
             seq = one.seq
-            made = before[seq] if seq in before else row(one)
+            made = before[seq] if seq in before else make(answer, one)
             if made is not None:
                 client = outputs.get(seq.payload.client_index)
                 if client is None:
@@ -103,7 +106,7 @@ class Answers:
                 else:
                     client.append(made)
 
-    def _row(self, answer: Any, row: Row) -> Any:
+    def row(self, answer: Any, row: Row) -> Any:
         """A row goes the general way; the output for its client, or None."""
         seq, rid = row.seq, row.seq.id
         worth = self.kernel.close_row(row)
@@ -126,7 +129,7 @@ class Answers:
             reason = Status.FINISHED_STOPPED
         return self._conclude(answer, seq, tokens, reason, place, vector)
 
-    def _special(self, answer: Any, seq: Seq, tokens: list[int], place: int) -> Any:
+    def special(self, answer: Any, seq: Seq, tokens: list[int], place: int) -> Any:
         """The output of a lockstep decoder that is made by itself; its tokens are credited."""
         return self._conclude(answer, seq, tokens, None, place, None)
 

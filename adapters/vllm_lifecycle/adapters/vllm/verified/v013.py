@@ -138,7 +138,7 @@ class VerifiedScheduler(Verified):
         return None if params.ignore_eos else request.eos_token_id, params.stop_token_ids or ()
 
     def _rules(self) -> Rules:
-        return replace(V0_13_0, asynchronous=self.asynchronous)
+        return replace(V0_13_0, asynchronous=self.asynchronous, returns_inputs=True)
 
     def _limits(self) -> Limits:
         config = self.scheduler_config
@@ -179,10 +179,10 @@ class VerifiedScheduler(Verified):
             new, resumed = new + resumed, []
         running = self._kernel.running
         return SchedulerOutput(
-            scheduled_new_reqs=[self._new(plan, seq) for seq in new],
+            scheduled_new_reqs=[self._new(plan, seq) for seq in new] if new else [],
             scheduled_cached_reqs=self._cached(plan, plan.running + resumed, resumed),
             num_scheduled_tokens=plan.tokens,
-            total_num_scheduled_tokens=sum(plan.tokens.values()),
+            total_num_scheduled_tokens=plan.total,
             scheduled_spec_decode_tokens=plan.drafts,
             scheduled_encoder_inputs=plan.encoder,
             num_common_prefix_blocks=(
@@ -190,7 +190,7 @@ class VerifiedScheduler(Verified):
                 if running
                 else [0] * len(self.kv_cache_config.kv_cache_groups)
             ),
-            preempted_req_ids={seq.id for seq in plan.preempted},
+            preempted_req_ids={seq.id for seq in plan.preempted} if plan.preempted else set(),
             finished_req_ids=self._kernel.notices,
             free_encoder_mm_hashes=self.encoder_cache_manager.get_freed_mm_hashes(),
         )
@@ -202,7 +202,18 @@ class VerifiedScheduler(Verified):
         return NewRequestData.from_request(seq.payload, table)
 
     def _cached(self, plan: Plan, seqs: list[Seq], resumed: list[Seq]) -> CachedRequestData:
-        fresh, known = plan.fresh, self._before
+        fresh, known, served = plan.fresh, self._before, plan.lockstep
+        if served is not None and not seqs:
+            known_now = untold(served, known)
+            return CachedRequestData(
+                served.lanes.ids.copy(),
+                set(),
+                [],
+                known_now,
+                new_blocks(served),
+                served.computed,
+                served.shown,
+            )
         blocks: list[tuple[list[int], ...] | None] = []
         for seq in seqs:
             ids = fresh[seq.id]
@@ -214,7 +225,6 @@ class VerifiedScheduler(Verified):
         told = {seq.id: seq.tokens.copy() for seq in seqs if seq.id not in known}
         computed = [seq.computed for seq in seqs]
         shown = [len(seq.outputs) + seq.placeholders for seq in seqs]
-        served = plan.lockstep
         if served is not None:
             names = served.lanes.ids + names
             told = untold(served, known) | told

@@ -6,7 +6,6 @@ schedule and _make_cached_request_data of v1/core/sched/scheduler.py.
 
 from __future__ import annotations
 
-from collections.abc import Container
 from itertools import islice
 from typing import Any
 
@@ -17,7 +16,7 @@ from vllm.v1.core.sched.output import (
     SchedulerOutput,
 )
 
-from vllm_lifecycle.adapters.vllm.verified.lockstep import new_blocks, untold
+from vllm_lifecycle.adapters.vllm.verified.lockstep import Before, new_blocks, untold
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.scheduling.plan import Blocks, Plan
 
@@ -45,7 +44,7 @@ class Outputs:
         self,
         plan: Plan,
         *,
-        before: Container[str],
+        before: Before,
         preempted: set[str],
         finished: set[str],
         encoder_cache: Any,
@@ -86,7 +85,7 @@ class Outputs:
             uses_mrope=self._mrope,
         )
 
-    def _cached(self, plan: Plan, resumed: list[Seq], before: Container[str]) -> Any:
+    def _cached(self, plan: Plan, resumed: list[Seq], before: Before) -> Any:
         served = plan.lockstep
         if served is not None and not plan.running and not resumed and not self._tells:
             known = {} if self._second else untold(served, before)
@@ -95,7 +94,7 @@ class Outputs:
             )
         return self._told(plan, resumed, before)
 
-    def _told(self, plan: Plan, resumed: list[Seq], before: Container[str]) -> Any:
+    def _told(self, plan: Plan, resumed: list[Seq], before: Before) -> Any:
         """The general way; with sampled tokens, if they are told, of those that are no lockstep decoders."""
         fresh = plan.fresh
         seqs = [*plan.running, *resumed]

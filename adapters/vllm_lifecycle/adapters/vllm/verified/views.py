@@ -9,19 +9,24 @@ copying after every call, which costs time per request per step and is out of da
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, MutableSequence
-from functools import cache
 from typing import Any
 
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
 from vllm_lifecycle.spec.profiles import profile
 from vllm_lifecycle.statemachine.kernel.queue import Queue
 from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.steps import Steps
 
 
 class Names:
-    """The states of one release: the spec's members and the release's `RequestStatus` members by name."""
+    """The states of one release: the spec's members and the release's `RequestStatus` members by name.
+
+    steps   the steps in flight of the scheduler whose requests are views
+    """
 
     def __init__(self, release: str, statuses: Any) -> None:
+        self.steps: Steps | None = None
+        self.views: dict[type[Any], type[Any]] = {}
         told = profile(release)
         self.theirs: dict[Status, Any] = {}
         for status in Status:
@@ -83,9 +88,25 @@ FIELDS = {
 """vLLM's counters and the fields of `Seq` that they show."""
 
 
-@cache
+def _stale(names: Names, seq: Seq) -> tuple[int, bool]:
+    """Tokens in flight of an earlier run or incarnation of this id, and whether what comes of them is dropped."""
+    tokens, delivered = 0, False
+    for step in names.steps.outstanding.values() if names.steps is not None else ():
+        for row in step.rows:
+            if row.seq.id == seq.id and (row.seq is not seq or row.run != seq.run):
+                tokens += row.tokens
+                delivered |= row.seq is seq and row.run >= seq.deliver_from
+        for member in step.left:
+            if member.id == seq.id:
+                tokens += 1
+                delivered |= member is seq and seq.deliver_from < seq.run
+    return tokens, not delivered
+
+
 def _view(cls: type[Any], names: Names) -> type[Any]:
     """The subclass of a request class whose instances are views of a `Seq`."""
+    if cls in names.views:
+        return names.views[cls]
     theirs, ours = names.theirs, names.ours
 
     def read(request: Any) -> Any:
@@ -98,8 +119,11 @@ def _view(cls: type[Any], names: Names) -> type[Any]:
     members: dict[str, Any] = {name: _counter(field) for name, field in FIELDS.items()}
     members |= {name: _tokens(name) for name in TOKENS}
     members["status"] = property(read, write)
+    members["num_stale_output_tokens"] = property(lambda request: _stale(names, request._seq)[0])
+    members["drop_stale_output"] = property(lambda request: _stale(names, request._seq)[1])
     members["__module__"], members["__doc__"] = __name__, cls.__doc__
-    return type(cls.__name__, (cls,), members)
+    made = names.views[cls] = type(cls.__name__, (cls,), members)
+    return made
 
 
 def adopt(request: Any, names: Names) -> Seq:
@@ -122,8 +146,10 @@ def adopt(request: Any, names: Names) -> Seq:
     for name, field in FIELDS.items():
         if name in values:
             setattr(seq, field, values.pop(name))
+    for name in ("num_stale_output_tokens", "drop_stale_output"):
+        values.pop(name, None)
     request._seq = seq
-    request.__class__ = _view(type(request), names)  # type: ignore[arg-type]
+    request.__class__ = _view(type(request), names)
     return seq
 
 

@@ -1,0 +1,107 @@
+"""What others read from a scheduler of ours, and may set: the queues, connectors and counters that vLLM's own has as attributes.
+
+All of it is read from the kernel's state when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from vllm_lifecycle.adapters.vllm.verified import assembly
+from vllm_lifecycle.adapters.vllm.verified.lockstep import Before
+from vllm_lifecycle.adapters.vllm.verified.stats import Stats
+from vllm_lifecycle.adapters.vllm.verified.update import Answers
+from vllm_lifecycle.adapters.vllm.verified.views import Running, Waiting
+from vllm_lifecycle.adapters.vllm.verified.world import Surroundings
+from vllm_lifecycle.statemachine.kernel.kernel import Kernel
+
+
+class Readings:
+    """The attributes of vLLM's `Scheduler`."""
+
+    _kernel: Kernel
+    _world: Surroundings
+    _answers: Answers
+    _stats: Stats
+    _running: Running
+    _before: Before
+
+    @property
+    def waiting_without_blocks(self) -> Waiting:
+        """The waiting requests that hold no block, in order."""
+        return Waiting(lambda: self._kernel.waiting)
+
+    @property
+    def waiting_with_blocks(self) -> Waiting:
+        """The waiting requests that load, or have loaded, in order: they go on first."""
+        return Waiting(lambda: self._kernel.holding)
+
+    @property
+    def running(self) -> Running:
+        """The running requests, in order."""
+        return self._running
+
+    @running.setter
+    def running(self, requests: Iterable[Any]) -> None:
+        self._running[:] = list(requests)
+
+    @property
+    def prev_step_scheduled_req_ids(self) -> set[str]:
+        """Who took part in the last step, as far as the workers may be told less of it for that."""
+        return {rid for rid in self._kernel.seqs if rid in self._before}
+
+    @property
+    def connector(self) -> Any:
+        """The KV connector; None without one."""
+        return self._world.connector
+
+    @connector.setter
+    def connector(self, connector: Any) -> None:
+        self._world.connector = connector
+
+    @property
+    def ec_connector(self) -> Any:
+        """The connector of the encoder cache; None without one."""
+        return self._world.encoder_connector
+
+    @ec_connector.setter
+    def ec_connector(self, connector: Any) -> None:
+        self._world.encoder_connector = connector
+
+    @property
+    def finished_req_ids(self) -> set[str]:
+        """Ids that finished since the last step, of which the workers have not heard yet."""
+        return self._kernel.notices
+
+    @property
+    def deferred_frees(self) -> list[tuple[int, list[Any]]]:
+        """Blocks of requests that have ended or were preempted and that only a step in flight still holds."""
+        make = self._world.blocks
+        return [
+            (last, [block for group in make(hold.blocks).blocks for block in group])
+            for last, hold in self._kernel.steps.waiting
+        ]
+
+    @property
+    def finished_recving_kv_req_ids(self) -> set[str]:
+        """Requests whose load is done and that have not gone on yet."""
+        return assembly.loaded(self._kernel)
+
+    @property
+    def failed_recving_kv_req_ids(self) -> set[str]:
+        """Requests whose load failed, wholly or in part, and that have not gone on yet."""
+        return assembly.failed(self._kernel)
+
+    @property
+    def recompute_kv_load_failures(self) -> bool:
+        """A failed load is computed; else its request ends with an error."""
+        return self._answers.loads.recompute
+
+    @property
+    def connector_prefix_cache_stats(self) -> Any:
+        """Hits of the connector since the last report; None without statistics or connector."""
+        return self._stats.external
+
+    def get_kv_connector(self) -> Any:
+        return self._world.connector
