@@ -32,11 +32,11 @@ class Row:
 TABLE: tuple[Row, ...] = (
     Row("tracked requests", "scheduler", ("requests",), spec="tracked"),
     Row("running queue", "scheduler", ("running",), spec="queue"),
-    Row("waiting queue", "scheduler", ("waiting",), spec="queue"),
+    Row("waiting queue", "scheduler", ("waiting_without_blocks", "waiting"), spec="queue"),
     Row(
         "second waiting queue",
         "scheduler",
-        ("kv_holding_waiting", "skipped_waiting"),
+        ("waiting_with_blocks", "kv_holding_waiting", "skipped_waiting"),
         required=False,
         spec="queue",
     ),

@@ -248,6 +248,8 @@ class Driver:
             grammar="pending" if event.grammar else "",
         )
         self.scheduler.add_request(request)
+        if epoch and self.tracked(rid) is truth.past[-1].request:  # refused: the former owner keeps the id
+            truth.lives[rid] = truth.past.pop()
 
     def _chunk(self, rid: str, tokens: int) -> None:
         life = self.truth.lives[rid]
