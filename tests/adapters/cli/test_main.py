@@ -51,6 +51,8 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (("check", "--seconds", "5"), "name one"),
         (("check", "vllm", "--contract", "friendly"), "legal"),
         (("check", "vllm", "--seconds", "0"), "above 0"),
+        (("check", "vllm", "--jobs", "0"), "above 0"),
+        (("check", "--jobs", "2"), "name one"),
         (("check", "notdotted"), "pkg.mod:Class"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
