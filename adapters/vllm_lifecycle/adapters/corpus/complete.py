@@ -13,11 +13,8 @@ import msgspec
 
 from vllm_lifecycle.adapters.vllm.config import Unusable, Workshop
 from vllm_lifecycle.adapters.vllm.extension import extension_of
-from vllm_lifecycle.adapters.vllm.scope import Scope
+from vllm_lifecycle.adapters.vllm.scope import LONG, Scope
 from vllm_lifecycle.adapters.vllm.search import Search
-
-LONG = 99
-"""A bound on the length of sequences that no small scope comes to."""
 
 
 @dataclass(frozen=True)

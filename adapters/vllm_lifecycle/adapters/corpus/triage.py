@@ -149,6 +149,13 @@ TRIAGE: tuple[Triage, ...] = (
         ),
     ),
     Triage(
+        "an answer without a token leaves its placeholder standing",
+        "`update_from_output` takes back as many placeholders as there are tokens; the worker broke its contract, and the"
+        " request is scheduled beyond what it knows",
+        every(claim("placeholders_is_counted_right", "what_is_awaited_is_in_flight"), blames("worker")),
+        "52693",
+    ),
+    Triage(
         "a forced reset with nothing in flight drops the next answer",
         "`discard_latest_async_tokens` is set whether or not a step is out",
         every(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from vllm_lifecycle.adapters.vllm.portfolio import PORTFOLIO as STOCK
-from vllm_lifecycle.adapters.vllm.scope import NO_MATCH, Match, Scope
+from vllm_lifecycle.adapters.vllm.scope import LONG, NO_MATCH, Match, Scope
 
 _LOAD = Match("block", True)
 
 PORTFOLIO: tuple[Scope, ...] = (
-    Scope("one hand-off", requests=1, adds=1, blocks=3, handoff="prefill_finished", resets=True, events=99),
+    Scope("one hand-off", requests=1, adds=1, blocks=3, handoff="prefill_finished", resets=True, events=LONG),
     Scope(
         "two hand-offs",
         blocks=4,
@@ -16,9 +16,9 @@ PORTFOLIO: tuple[Scope, ...] = (
         late_acknowledgements=True,
         prompts=(5,),
         sharing=(False,),
-        events=99,
+        events=LONG,
     ),
-    Scope("one request in chunks", requests=1, adds=1, blocks=3, chunks=True, prompts=(5,), events=99),
+    Scope("one request in chunks", requests=1, adds=1, blocks=3, chunks=True, prompts=(5,), events=LONG),
     Scope("hand-off at the end", adds=3, blocks=4, handoff="end", prompts=(3, 6), share=2.0),
     Scope("hand-off after the prompt", adds=3, blocks=4, handoff="prefill_finished", prompts=(6,), share=2.0),
     Scope(
@@ -75,7 +75,7 @@ PORTFOLIO: tuple[Scope, ...] = (
         chunks=True,
         refusals=True,
         prompts=(5,),
-        events=99,
+        events=LONG,
         share=0.5,
     ),
     Scope("chunks", adds=3, chunks=True, answers=(2, 4), sharing=(False,), share=2.0),
@@ -102,7 +102,7 @@ PORTFOLIO: tuple[Scope, ...] = (
         matches=(Match("block"),),
         load_failures="fail",
         chunks=True,
-        events=99,
+        events=LONG,
     ),
     Scope("hand-off of two groups", groups=2, blocks=8, handoff="end", late_acknowledgements=True),
     *STOCK,

@@ -7,14 +7,14 @@ break its rules.
 
 from __future__ import annotations
 
-from .scope import NO_MATCH, Match, Scope
+from .scope import LONG, NO_MATCH, Match, Scope
 
 _SYNC_BLOCK, _SYNC_MIDDLE, _SYNC_ALL = Match("block"), Match("middle"), Match("all")
 _BLOCK, _MOST, _ALL = Match("block", True), Match("most", True), Match("all", True)
 _LOADS = (NO_MATCH, _BLOCK, _MOST)
 
 PORTFOLIO: tuple[Scope, ...] = (
-    Scope("alone", requests=1, adds=1, blocks=3, resets=True, events=99, share=0.5),
+    Scope("alone", requests=1, adds=1, blocks=3, resets=True, events=LONG, share=0.5),
     Scope("queueing", requests=3, adds=3, blocks=4, prompts=(3, 6, 20), sharing=(True, False), resets=True),
     Scope(
         "pressure",
@@ -68,7 +68,7 @@ PORTFOLIO: tuple[Scope, ...] = (
         connector=True,
         matches=(_BLOCK,),
         resets=True,
-        events=99,
+        events=LONG,
     ),
     Scope(
         "one load and one send",
@@ -79,7 +79,7 @@ PORTFOLIO: tuple[Scope, ...] = (
         matches=(_BLOCK,),
         holds=(False, True),
         answers=(1,),
-        events=99,
+        events=LONG,
     ),
     Scope(
         "two loads",
@@ -89,7 +89,7 @@ PORTFOLIO: tuple[Scope, ...] = (
         prompts=(5,),
         answers=(1,),
         sharing=(False,),
-        events=99,
+        events=LONG,
     ),
     Scope(
         "two loads, two steps",
@@ -100,7 +100,7 @@ PORTFOLIO: tuple[Scope, ...] = (
         prompts=(5,),
         answers=(1,),
         sharing=(False,),
-        events=99,
+        events=LONG,
     ),
     Scope(
         "loads that fill the pool",

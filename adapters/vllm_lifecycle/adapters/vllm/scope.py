@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+LONG = 99
+"""A bound on the length of sequences that no small scope comes to: a scope with it is meant to be exhausted."""
 Level = Literal["legal", "hostile"]
 Handoff = Literal["", "end", "prefill_finished", "special_token"]
 Span = Literal["none", "block", "middle", "most", "all", "unknown"]

@@ -36,7 +36,7 @@ from .events import (
     Schedule,
 )
 from .play import Failure, Game, replay
-from .scope import Scope
+from .scope import LONG, Scope
 from .snapshot import Snapshot
 
 WEIGHTS: tuple[tuple[type, float], ...] = (
@@ -47,6 +47,8 @@ WEIGHTS: tuple[tuple[type, float], ...] = (
     (Abort, 0.7),
 )
 OTHERS = 0.7
+HALF, MOST = 0.5, 0.9
+"""Parts of the time for the exhaustive search."""
 OPTIONAL = (Abort, Report, Continue, Close, Reset, Pause, Decide, Grammar)
 Progress = Callable[[str], None]
 HANGS = "a call that does not return"
@@ -144,15 +146,17 @@ class Search:
         self.tell = progress or (lambda line: None)
         self._told = 0.0
 
-    def run(self, seconds: float, exhaustive_part: float = 0.5) -> Harvest:
+    def run(self, seconds: float, exhaustive_part: float | None = None) -> Harvest:
         """Explore for that long; the exhaustive search gets its part first, the walks get what is left.
 
-        With the whole part, it is an exhaustive search only, and ends when there is nothing new.
+        With the whole part, it is an exhaustive search only, and ends when there is nothing new.  Without a part named, half
+        of the time, and most of it in a scope that is meant to be exhausted.
         """
         start, c = time.monotonic(), self.harvest.coverage
+        part = (MOST if self.scope.events >= LONG else HALF) if exhaustive_part is None else exhaustive_part
         try:
-            self._breadth(start + seconds * exhaustive_part)
-            if exhaustive_part < 1.0:
+            self._breadth(start + seconds * part)
+            if part < 1.0:
                 self._walks(start + seconds)
         except Hangs:
             c.complete, c.cut_by = False, HANGS
