@@ -138,5 +138,5 @@ def record_outputs(truth: Truth, outputs: Any) -> None:
             life = truth.lives.get(one.request_id)
             if life is not None and one.finish_reason is not None and life.request.is_finished():
                 life.client_done = True
-                if life.request.status.name not in BAD_ENDS:
+                if life.request.status.name not in BAD_ENDS and life.delivered is None:
                     life.delivered = frozenset(one.kv_transfer_params or ())
