@@ -95,6 +95,6 @@ def connect(world: Surroundings032, store: Any, view: Any, cache: Any) -> None:
     remote, encoders = world.encoder_connector, world.encoders
     if remote is not None and isinstance(encoders, Encoders032):
         encoders.has_item = remote.has_cache_item
-        encoders.freed = remote.update_state_after_free
+        encoders.freed = world.encoder_let_go
     if world.connector is not None:
         world.connector.bind_kv_cache_manager(view)

@@ -56,10 +56,20 @@ class Surroundings032(Surroundings):
 
     def pushes(self) -> bool:
         """A connector still has something to send, so the engine must go on."""
-        return any(
-            connector is not None and bool(connector.has_pending_push_work())
-            for connector in (self.connector, self.encoder_connector)
-        )
+        for connector in (self.connector, self.encoder_connector):
+            try:
+                if connector is not None and connector.has_pending_push_work():
+                    return True
+            except Exception as error:
+                self._breaches.failed("has_pending_push_work", "(none)", Party.CONNECTOR, error)
+        return False
+
+    def encoder_let_go(self, request: Any, index: int) -> None:
+        """The encoder connector hears that a request needs an input no more."""
+        try:
+            self.encoder_connector.update_state_after_free(request, index)
+        except Exception as error:
+            self._breaches.failed("update_state_after_free", request.request_id, Party.CONNECTOR, error)
 
     def last_table(self, seq: Seq) -> tuple[list[int], ...]:
         self.slide(seq)
