@@ -24,7 +24,6 @@ from vllm_lifecycle.adapters.vllm.verified.base import Verified
 from vllm_lifecycle.adapters.vllm.verified.breaches import logger
 from vllm_lifecycle.adapters.vllm.verified.limits import Limit, check
 from vllm_lifecycle.adapters.vllm.verified.limits032 import CACHE, CONFIG, REQUEST
-from vllm_lifecycle.adapters.vllm.verified.loads import Loads
 from vllm_lifecycle.adapters.vllm.verified.lockstep import awaits_before
 from vllm_lifecycle.adapters.vllm.verified.update import Answers
 from vllm_lifecycle.adapters.vllm.verified.v032_encoder import Encoders032
@@ -32,7 +31,7 @@ from vllm_lifecycle.adapters.vllm.verified.v032_events import CacheEvents032, Ca
 from vllm_lifecycle.adapters.vllm.verified.v032_hybrid import HybridStore032
 from vllm_lifecycle.adapters.vllm.verified.v032_outputs import Outputs
 from vllm_lifecycle.adapters.vllm.verified.v032_stats import Stats032, fetches, report
-from vllm_lifecycle.adapters.vllm.verified.v032_update import Answers032, ends_first
+from vllm_lifecycle.adapters.vllm.verified.v032_update import Answers032, Loads032, ends_first
 from vllm_lifecycle.adapters.vllm.verified.v032_world import Surroundings032
 from vllm_lifecycle.adapters.vllm.verified.views import Waiting
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
@@ -167,7 +166,7 @@ class VerifiedScheduler(Verified):
         answers = Answers032(
             self._kernel,
             self._world,
-            Loads(self._kernel, self.breaches, recompute),
+            Loads032(self._kernel, self.breaches, recompute),
             self._stats,
             self.breaches,
             self.structured_output_manager,

@@ -15,6 +15,7 @@ from vllm.v1.core.sched.utils import check_sequence_repetition
 from vllm.v1.engine import EngineCoreOutput
 from vllm.v1.request import RequestStatus
 
+from vllm_lifecycle.adapters.vllm.verified.loads import Loads
 from vllm_lifecycle.adapters.vllm.verified.lockstep import HEADERS
 from vllm_lifecycle.adapters.vllm.verified.update import Answers
 from vllm_lifecycle.adapters.vllm.verified.v032_stats import Stats032
@@ -47,6 +48,13 @@ def ends_first(seq: Seq, model_len: int) -> Status | None:
         request.stop_reason = "repetition_detected"
         return Status.FINISHED_REPETITION
     return None
+
+
+class Loads032(Loads):
+    """Loads, where requests that end for them do so in order of arrival; the original takes the order of a set."""
+
+    def invalid(self, blocks: set[int]) -> list[Seq]:
+        return sorted(super().invalid(blocks), key=lambda seq: seq.epoch)
 
 
 class Answers032(Answers):
