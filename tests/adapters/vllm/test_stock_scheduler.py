@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from vllm_lifecycle.adapters.vllm.config import STOCK, Unusable, Workshop
+from vllm_lifecycle.adapters.vllm.driver import Driver
 from vllm_lifecycle.adapters.vllm.events import (
     GHOST,
     Abort,
@@ -28,7 +29,7 @@ from vllm_lifecycle.adapters.vllm.events import (
     Schedule,
 )
 from vllm_lifecycle.adapters.vllm.explore import conclude, explore
-from vllm_lifecycle.adapters.vllm.play import play_all
+from vllm_lifecycle.adapters.vllm.play import Game, play_all
 from vllm_lifecycle.adapters.vllm.portfolio import PORTFOLIO
 from vllm_lifecycle.adapters.vllm.scope import Match, Scope
 from vllm_lifecycle.adapters.vllm.search import Search
@@ -301,3 +302,14 @@ def test_an_endless_pass_is_a_death_with_its_line(monkeypatch: pytest.MonkeyPatc
     failures = play_all(Workshop(target, PLAIN), (add(), S))
     assert [f.message.split(" at ")[0] for f in failures] == ["the call does not return (waited 0.3 s)"]
     assert failures[0].site.endswith(" schedule")
+
+
+def test_an_answer_is_told_by_what_it_carries() -> None:
+    workshop = shop(LINKED)
+    game = Game(Driver(workshop), workshop.judge)
+    for event in (add(match=BLOCK), S):
+        assert game.occasion(event) == type(event).__name__
+        game.play(event)
+    assert game.occasion(A) == "Answer"
+    game.play(Report("received", "r0"))
+    assert game.occasion(A) == "Answer with received"
