@@ -14,6 +14,7 @@ from pathlib import Path
 
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "CRITICAL")
 
+from tests.differential.features import record, refused
 from tests.differential.groups import GROUPS
 from tests.differential.run import STOCK, Classes, Failure, Report, load, play, run_group, save
 
@@ -39,6 +40,9 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--replay", type=Path, metavar="FILE", help="replay a saved case")
     parser.add_argument("--save", type=Path, default=Path("differential-failure.json"), metavar="FILE")
+    parser.add_argument(
+        "--record", type=Path, metavar="FILE", help="write what the run came to, for the feature table"
+    )
     parser.add_argument("--keep-going", action="store_true", help="go on with the next group after a failure")
     return parser.parse_args()
 
@@ -72,9 +76,11 @@ def main() -> int:
         return 2
     print(f"{options.scheduler} against {STOCK}, vLLM {vllm_version()}")
     failures = 0
+    reports = []
     for group in options.group or [g for g in GROUPS if g not in options.skip]:
         start = time.perf_counter()
         report = run_group(classes, group, options.steps, options.seed, options.case)
+        reports.append(report)
         print(_line(report, time.perf_counter() - start), flush=True)
         if report.failure:
             failures += 1
@@ -83,6 +89,8 @@ def main() -> int:
             print(f"  saved; again: python -m tests.differential --replay {options.save}")
             if not options.keep_going:
                 break
+    if options.record:
+        record(options.record, vllm_version(), options.scheduler, reports, refused(classes.ours))
     return 2 if failures else 0
 
 

@@ -11,10 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from vllm_lifecycle.statemachine.kernel.hold import Hold
 from vllm_lifecycle.statemachine.kernel.paged import PagedStore
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.seq import Seq
-from vllm_lifecycle.statemachine.kernel.store import V0_13_0, V0_32_0, Hit, Hold
+from vllm_lifecycle.statemachine.kernel.store import V0_13_0, V0_32_0, Hit
 
 SIZE, BLOCK, LONGEST = 9, 2, 16
 NAMES = "abcd"
