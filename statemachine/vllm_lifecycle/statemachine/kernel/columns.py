@@ -80,7 +80,7 @@ class Columns:
         self._most = depth if ahead else 0
         self._prompt = prompt or store.listener is not None
         self._lanes = Lanes.empty()
-        self._stale = False
+        self._gone: list[Seq] = []
         self._last = 0
         self._answered: tuple[Step, ...] = ()
         self._wheel: list[dict[Seq, None]] = [{} for _ in range(store.block_size)]
@@ -93,9 +93,9 @@ class Columns:
     @property
     def lanes(self) -> Lanes:
         """The members."""
-        if self._stale:
-            self._stale = False
-            self._lanes = self._lanes.only([seq.lockstep is self for seq in self._lanes.seqs])
+        if self._gone:
+            self._lanes = self._lanes.without(self._gone)
+            self._gone = []
         return self._lanes
 
     @property
@@ -125,7 +125,7 @@ class Columns:
             for step in chain(self._steps.outstanding.values(), self._answered):
                 step.left[seq] = seq.run
         seq.lockstep = None
-        self._stale = True
+        self._gone.append(seq)
 
     def flush(self) -> None:
         """Tokens that were credited and not written down yet are."""

@@ -51,6 +51,14 @@ class Lane(NamedTuple):
     special: bool
 
 
+def _without(column: list[Any], places: list[int]) -> list[Any]:
+    """A copy without what stands at these places, which descend."""
+    rest = column.copy()
+    for place in places:
+        del rest[place]
+    return rest
+
+
 class Lanes:
     """The members in the order in which they run.
 
@@ -80,21 +88,30 @@ class Lanes:
         """Nobody."""
         return cls([[] for _ in Lane._fields], ())
 
-    def only(self, stay: list[bool]) -> Lanes:
-        """Those at these places."""
-        return Lanes(
-            [list(compress(column, stay)) for column in self._columns],
-            tuple(list(compress(column, stay)) for column in self.constants),
+    def without(self, gone: Iterable[Seq]) -> Lanes:
+        """All but these."""
+        places = sorted(map(self.place.__getitem__, gone), reverse=True)
+        lanes = Lanes(
+            [_without(column, places) for column in self._columns],
+            tuple(_without(column, places) for column in self.constants),
         )
+        ones = lanes.ones = self.ones.copy()
+        for place in places:
+            del ones[self.ids[place]]
+        return lanes
 
     def plus(self, lanes: Iterable[Lane], constants: Iterable[tuple[Any, ...]]) -> Lanes:
         """With these behind."""
         more = [list(column) for column in zip(*constants, strict=True)]
         known = self.constants or tuple([] for _ in more)
-        return Lanes(
+        longer = Lanes(
             [old + list(new) for old, new in zip(self._columns, zip(*lanes, strict=True), strict=True)],
             tuple(old + new for old, new in zip(known, more, strict=True)),
         )
+        first, last = len(self.seqs), len(longer.seqs)
+        longer.place = self.place | dict(zip(longer.seqs[first:], range(first, last), strict=True))
+        longer.ones = self.ones | dict.fromkeys(longer.ids[first:], 1)
+        return longer
 
     @cached_property
     def place(self) -> dict[Seq, int]:

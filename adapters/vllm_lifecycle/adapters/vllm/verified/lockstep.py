@@ -119,17 +119,17 @@ class Before:
     """Who took part in the step before; `rid in before`."""
 
     def __init__(self, tokens: Container[str] = (), members: Sequence[Seq] = ()) -> None:
-        self._tokens = tokens
+        self.tokens = tokens
         self.members = members
 
     def __contains__(self, rid: object) -> bool:
-        return rid in self._tokens
+        return rid in self.tokens
 
 
 def untold(served: Served, before: Before) -> dict[str, list[int]]:
     """All tokens of the members that were not in the step before."""
     lanes = served.lanes
-    if lanes.seqs is before.members or all(map(before.__contains__, lanes.ids)):
+    if lanes.seqs is before.members or all(map(before.tokens.__contains__, lanes.ids)):
         return {}
     return {seq.id: seq.payload._all_token_ids.copy() for seq in lanes.seqs if seq.id not in before}
 
