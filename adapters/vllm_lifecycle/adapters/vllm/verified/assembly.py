@@ -87,11 +87,11 @@ def store(scheduler: Any, stats: Stats) -> Store:
     return Store(theirs, lambda seqs: theirs.manager, theirs.blocks, theirs.least)
 
 
-def encoders(scheduler: Any, size: int, remote: Any, touches: Callable[[int], bool]) -> tuple[Any, Encoders]:
-    """The encoder cache manager, and what plans with it."""
+def encoders(scheduler: Any, size: int, remote: Any, touches: Callable[[int], bool]) -> Encoders:
+    """What plans with the encoder cache manager."""
     cross = scheduler.is_encoder_decoder
     manager = CrossCache(cache_size=size) if cross else Cache(cache_size=size)
-    return manager, scheduler.ENCODERS(
+    encoders: Encoders = scheduler.ENCODERS(
         manager,
         cross=cross,
         whole=bool(scheduler.scheduler_config.disable_chunked_mm_input),
@@ -99,6 +99,7 @@ def encoders(scheduler: Any, size: int, remote: Any, touches: Callable[[int], bo
         remote=None if remote is None else partial(_has, scheduler),
         touches=touches,
     )
+    return encoders
 
 
 def _has(scheduler: Any, request: Any) -> list[bool]:

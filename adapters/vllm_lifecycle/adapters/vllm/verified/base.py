@@ -64,6 +64,7 @@ class Verified(Readings, SchedulerInterface):  # type: ignore[misc]
     OWN_STORE: ClassVar[tuple[type[Any], ...]] = ()
     """Kinds of layers that the store of our own serves; a subclass of them has a manager of its own."""
     STORE_RULES: ClassVar[StoreRules]
+    KERNEL: type[Kernel] = Kernel
     POLICY: ClassVar[type[Policy] | None] = None
     """The policy to follow; None: as the settings or the configuration say."""
 
@@ -146,7 +147,7 @@ class Verified(Readings, SchedulerInterface):  # type: ignore[misc]
         store, self._least = parts.store, parts.least
         policy = self.POLICY() if self.POLICY is not None else settings.policy(self.policy.value)
         self._deadline = settings.deadline()
-        self._kernel = Kernel(
+        self._kernel = self.KERNEL(
             store,
             policy.queue(),
             slots=self._slots(),
@@ -158,9 +159,7 @@ class Verified(Readings, SchedulerInterface):  # type: ignore[misc]
             store.later = lambda seq, hold: self._kernel.steps.release_after(seq.last_step, hold)
         self.kv_cache_manager = parts.view(lambda: self._kernel.seqs)
         encoder_connector = assembly.encoder_connector(self.vllm_config)
-        self.encoder_cache_manager, encoders = assembly.encoders(
-            self, encoder_size, encoder_connector, self._kernel.steps.touches
-        )
+        encoders = assembly.encoders(self, encoder_size, encoder_connector, self._kernel.steps.touches)
         self._world = self.WORLD(
             connector,
             encoder_connector,
@@ -350,18 +349,6 @@ class Verified(Readings, SchedulerInterface):  # type: ignore[misc]
             return []
         return drafts
 
-    # counts
-
-    def get_request_counts(self) -> tuple[int, int]:
-        return len(self._kernel.running), self.get_num_unfinished_requests() - len(self._kernel.running)
-
-    def get_num_unfinished_requests(self) -> int:
-        return self._kernel.unfinished
-
-    def has_finished_requests(self) -> bool:
-        kernel = self._kernel
-        return bool(kernel.notices) or len(kernel.seqs) > kernel.unfinished
-
     # resets
 
     def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
@@ -371,7 +358,7 @@ class Verified(Readings, SchedulerInterface):  # type: ignore[misc]
                 self._world.encoder_free(seq)
                 self._world.preempted(seq)
             self._before = Before()
-            done = self._kernel.forget_cache()
+            done = self._kernel.forget_cache() or not any(self._kernel.loading())
         else:
             done = self._kernel.reset()
         if reset_connector:

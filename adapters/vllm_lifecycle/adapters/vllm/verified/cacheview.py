@@ -38,6 +38,8 @@ class Block:
         key = self._store.prefixes.keys[self.block_id]
         return None if key is None else make_block_hash_with_group_id(key, 0)
 
+    _block_hash = block_hash
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Block) and other.block_id == self.block_id
 
@@ -268,6 +270,9 @@ class KVCacheView:
 
     def reset_prefix_cache(self) -> bool:
         return self.store.reset()
+
+    def cache_blocks(self, request: Any, num_computed_tokens: int) -> None:
+        self.store.cache(request._seq, num_computed_tokens)
 
     def evict_blocks(self, block_ids: set[int]) -> None:
         self.store.evict(block_ids)

@@ -70,6 +70,15 @@ class Readings:
         self._world.encoder_connector = connector
 
     @property
+    def encoder_cache_manager(self) -> Any:
+        """The manager of the encoder cache, which is vLLM's."""
+        return self._world.encoders.manager
+
+    @encoder_cache_manager.setter
+    def encoder_cache_manager(self, manager: Any) -> None:
+        self._world.encoders.manager = manager
+
+    @property
     def finished_req_ids(self) -> set[str]:
         """Ids that finished since the last step, of which the workers have not heard yet."""
         return self._kernel.notices
@@ -105,3 +114,15 @@ class Readings:
 
     def get_kv_connector(self) -> Any:
         return self._world.connector
+
+    # counts
+
+    def get_request_counts(self) -> tuple[int, int]:
+        return len(self._kernel.running), self.get_num_unfinished_requests() - len(self._kernel.running)
+
+    def get_num_unfinished_requests(self) -> int:
+        return self._kernel.unfinished
+
+    def has_finished_requests(self) -> bool:
+        kernel = self._kernel
+        return bool(kernel.notices) or len(kernel.seqs) > kernel.unfinished

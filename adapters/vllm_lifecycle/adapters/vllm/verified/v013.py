@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from vllm import envs
 from vllm.multimodal import MULTIMODAL_REGISTRY
-from vllm.v1.core.encoder_cache_manager import compute_encoder_budget
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.sched.output import CachedRequestData, GrammarOutput, NewRequestData, SchedulerOutput
 from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs
@@ -80,6 +79,7 @@ class VerifiedScheduler(Verified):
     _answers: Answers013
     STORE_RULES: ClassVar[StoreRules] = STORE
     OWN_STORE: ClassVar[tuple[type[Any], ...]] = (FullAttentionSpec,)
+    OUTPUT: ClassVar[type[Any]] = SchedulerOutput
 
     def __init__(
         self,
@@ -126,6 +126,8 @@ class VerifiedScheduler(Verified):
         return HybridStore(self.make_manager(), self.max_model_len, watch)
 
     def _encoder_sizes(self, registry: Any) -> tuple[int, int]:
+        from vllm.v1.core.encoder_cache_manager import compute_encoder_budget
+
         sizes: tuple[int, int] = compute_encoder_budget(
             model_config=self.vllm_config.model_config,
             scheduler_config=self.scheduler_config,
@@ -173,12 +175,12 @@ class VerifiedScheduler(Verified):
 
     # a step
 
-    def _output(self, plan: Plan) -> SchedulerOutput:
+    def _output(self, plan: Plan) -> Any:
         new, resumed = plan.new, plan.resumed
         if self.use_v2_model_runner:
             new, resumed = new + resumed, []
         running = self._kernel.running
-        return SchedulerOutput(
+        return self.OUTPUT(
             scheduled_new_reqs=[self._new(plan, seq) for seq in new] if new else [],
             scheduled_cached_reqs=self._cached(plan, plan.running + resumed, resumed),
             num_scheduled_tokens=plan.tokens,

@@ -51,11 +51,18 @@ def _counter(field: str) -> property:
     def read(request: Any) -> Any:
         return getattr(request._seq, shown)
 
+    def read_computed(request: Any) -> Any:
+        seq = request._seq
+        load = seq.receive
+        if load is not None and load.valid is not None and seq.status is Status.WAITING_FOR_REMOTE_KVS:
+            return load.valid  # what is whole of a load that failed in part
+        return seq.computed_now
+
     def write(request: Any, value: Any) -> None:
         seq = _single(request)
         setattr(seq, field, value)
 
-    return property(read, write)
+    return property(read_computed if field == "computed" else read, write)
 
 
 def _tokens(name: str) -> property:
