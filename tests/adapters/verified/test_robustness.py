@@ -61,6 +61,13 @@ def test_a_request_that_grows_beyond_the_cache_ends_with_an_error() -> None:
     assert not bench.scheduler.has_unfinished_requests()
 
 
+def test_a_prompt_beyond_the_models_length_ends_with_its_first_token() -> None:
+    bench = Bench(model_length=16, budget=64)
+    bench.add("a", own=30, answer=5)
+    assert ends(bench.turn(), "a") == ["LENGTH"]
+    assert bench.free == 31
+
+
 def test_a_row_that_the_worker_leaves_out_costs_only_its_request() -> None:
     bench = Bench()
     bench.add("a", answer=3)

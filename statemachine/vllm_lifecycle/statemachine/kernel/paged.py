@@ -103,16 +103,17 @@ class PagedStore:
         elif not tokens and not external:
             raise Refused("grow", f"{seq} has no token to make room for")
         cached = len(found) or seq.cached_blocks
-        full = min(end, len(seq.tokens)) // size if cache and self.caching else 0
+        full = min(end, len(seq.tokens), self.longest) // size if cache and self.caching else 0
         if full > cached and full > len(seq.hashes):
             raise Refused("grow", f"{seq} has keys for {len(seq.hashes)} blocks, and {full} are full")
 
-        if not table:
+        if not table and self.rules.counts_tries:
             self._listed.add(seq.epoch)
         need = max(-(-min(end + lookahead, self.longest) // size) - len(table) - len(found), 0)
         pool = self.pool
         if need + keep + (pool.idle(found) if found else 0) > len(pool.queue):
             return None
+        self._listed.add(seq.epoch)
         if found:
             pool.share(found)
             table += found
@@ -133,7 +134,7 @@ class PagedStore:
 
     def cache(self, seq: Seq, upto: int) -> None:
         """The full blocks of the first `upto` tokens get their keys."""
-        full = upto // self.block_size
+        full = min(upto, self.longest) // self.block_size
         if not self.caching or full <= seq.cached_blocks:
             return
         if full > len(seq.table) or full > len(seq.hashes):
