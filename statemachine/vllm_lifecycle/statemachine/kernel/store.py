@@ -35,9 +35,12 @@ class StoreRules:
 
     unhashed_first: bool
     common_prefix: bool
+    counts_tries: bool = True
+    """Who found no room counts as one more table for the common prefix, until he ends (not in 0.16.0)."""
 
 
 V0_13_0 = StoreRules(unhashed_first=False, common_prefix=True)
+V0_16_0 = StoreRules(unhashed_first=False, common_prefix=True, counts_tries=False)
 V0_32_0 = StoreRules(unhashed_first=True, common_prefix=False)
 
 
