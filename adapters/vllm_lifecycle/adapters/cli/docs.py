@@ -34,9 +34,7 @@ def build(
     release: ReleaseOption = None,
     evidence: Annotated[
         bool,
-        typer.Option(
-            "--evidence", help="Ask the engines again and record their answers (some minutes)."
-        ),
+        typer.Option("--evidence", help="Ask the engines again and record their answers (some minutes)."),
     ] = False,
 ) -> None:
     """Write the lifecycle pages.

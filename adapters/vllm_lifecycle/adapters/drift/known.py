@@ -32,7 +32,7 @@ def record(release: str, tree: Tree) -> Path:
     """Write down the facts of a release that has a profile."""
     path = FOLDER / f"{profile(release).release}.json"
     FOLDER.mkdir(exist_ok=True)
-    text = msgspec.json.format(msgspec.json.encode(facts_of(tree)), indent=0)
+    text = msgspec.json.format(msgspec.json.encode(facts_of(tree)), indent=1)
     path.write_bytes(text + b"\n")
     return path
 
