@@ -81,7 +81,6 @@ class VerifiedScheduler(Verified):
     ) -> None:
         check(kv_cache_config, CACHE)
         self.hash_block_size = block_size if hash_block_size is None else hash_block_size
-        self.use_v2_model_runner = vllm_config.use_v2_model_runner
         self.current_step = 0
         self.deferred_waiting: set[Any] = set()
         self._build(
@@ -129,7 +128,7 @@ class VerifiedScheduler(Verified):
         config, world, store = self.vllm_config, self._world, self._kernel.store
         observed = self.observability_config
         self._outputs = Outputs(
-            second_runner=self.use_v2_model_runner,
+            second_runner=bool(config.use_v2_model_runner),
             tells_tokens=self.use_pp and not self.asynchronous,
             mrope=bool(config.model_config.uses_mrope),
             drafts=self.num_spec_tokens,
@@ -140,6 +139,15 @@ class VerifiedScheduler(Verified):
         parts.connect(world, store, self.kv_cache_manager, self.kv_cache_config)
         self.perf_metrics = ModelMetrics(config) if self.log_stats and observed.enable_mfu_metrics else None
         self._perf: Any = None
+
+    @property
+    def use_v2_model_runner(self) -> bool:
+        """Outputs are those that the second model runner reads."""
+        return self._outputs.second_runner
+
+    @use_v2_model_runner.setter
+    def use_v2_model_runner(self, second: bool) -> None:
+        self._outputs.second_runner = second
 
     def _encoder_sizes(self, registry: Any) -> tuple[int, int]:
         if not self.vllm_config.model_config.supports_multimodal_inputs:

@@ -37,7 +37,7 @@ class Outputs:
     def __init__(
         self, *, second_runner: bool, tells_tokens: bool, mrope: bool, drafts: int, counts_inputs: bool
     ) -> None:
-        self._second, self._tells = second_runner, tells_tokens
+        self.second_runner, self._tells = second_runner, tells_tokens
         self._mrope, self._drafts, self._counts = mrope, drafts, counts_inputs
 
     def make(
@@ -54,7 +54,7 @@ class Outputs:
         `encoder_cache`: None when there are no encoder inputs.
         """
         tokens, new, resumed = plan.tokens, plan.new, plan.resumed
-        if self._second and resumed:
+        if self.second_runner and resumed:
             new, resumed = [*new, *resumed], []
         members = len(plan.members)
         output = SchedulerOutput(
@@ -81,14 +81,14 @@ class Outputs:
         return NewRequestData.from_request(
             seq.payload,
             _copy(plan.fresh[seq.id]),
-            seq.tokens if self._second else None,
+            seq.tokens if self.second_runner else None,
             uses_mrope=self._mrope,
         )
 
     def _cached(self, plan: Plan, resumed: list[Seq], before: Before) -> Any:
         served = plan.lockstep
         if served is not None and not plan.running and not resumed and not self._tells:
-            known = {} if self._second else untold(served, before)
+            known = {} if self.second_runner else untold(served, before)
             return CachedRequestData(
                 served.lanes.ids.copy(), set(), [], known, new_blocks(served), served.computed, served.shown
             )
@@ -99,7 +99,7 @@ class Outputs:
         fresh = plan.fresh
         seqs = [*plan.running, *resumed]
         known: dict[str, list[int]] = {}
-        if not self._second:
+        if not self.second_runner:
             known = {seq.id: seq.tokens.copy() for seq in seqs if seq.id not in before}
         blocks: list[Blocks | None] = [fresh[seq.id] if any(fresh[seq.id]) else None for seq in plan.running]
         ids = [seq.id for seq in seqs]
@@ -111,7 +111,7 @@ class Outputs:
             ids = served.lanes.ids + ids
             blocks = new_blocks(served) + blocks
             computed, shown = served.computed + computed, served.shown + shown
-            if not self._second:
+            if not self.second_runner:
                 known = untold(served, before) | known
         return CachedRequestData(
             req_ids=ids,
