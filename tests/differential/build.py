@@ -59,7 +59,14 @@ class Publisher:
 
 @cache
 def _names(function: Any) -> frozenset[str]:
-    return frozenset(inspect.signature(function).parameters)
+    """What may be given by name; a class that passes on what it does not know takes what its bases take."""
+    names: dict[str, inspect.Parameter] = {}
+    for base in getattr(function, "__mro__", (function,)):
+        own = inspect.signature(base).parameters
+        names |= own
+        if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in own.values()):
+            break
+    return frozenset(names)
 
 
 def _only(function: Any, values: Mapping[str, Any]) -> Any:

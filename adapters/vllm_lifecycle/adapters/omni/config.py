@@ -59,6 +59,7 @@ def configure(config: Any, scope: Scope) -> None:
     handoff = {
         "need_send_cache": True,
         "kv_transfer_criteria": None if scope.handoff == "end" else criteria,
+        "acknowledgement": "reported" if scope.late_acknowledgements else "in step",
     }
     settings = {
         "omni_kv_config": handoff if scope.handoff else None,

@@ -38,7 +38,7 @@ class Handoffs:
         """Snapshots at a token that end before it, until they are shipped."""
 
     def observe(self) -> None:
-        """Write down hand-offs that were marked since the last look."""
+        """Write down hand-offs that were marked, or withdrawn, since the last look."""
         truth = self.driver.truth
         pending: dict[str, dict[str, Any]] = self.seams.get("hand-offs to ship")
         for rid, named in pending.items():
@@ -50,6 +50,9 @@ class Handoffs:
                 life.parameters |= {PARAMETERS}
             truth.transfers.append(Transfer(KIND, rid, life.epoch, tuple(named["block_ids"]), None))
             self._measure(life, int(named["seq_len"]))
+        gone = [t for t in truth.transfers if t.kind == KIND and t.announced is None and t.rid not in pending]
+        for withdrawn in gone:  # no worker was told of it
+            truth.transfers.remove(withdrawn)
         self.marked = set(pending)
         self.short = {rid: text for rid, text in self.short.items() if rid in pending}
 

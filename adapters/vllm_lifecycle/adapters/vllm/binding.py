@@ -141,7 +141,8 @@ class Observed:
             view = self.views.get(t.rid)
             if view is None or view.epoch != t.epoch:
                 continue
-            blocks = view.table if view.finished else set(view.table) & set(t.blocks)
+            held = {*view.table, *self.s.apart}
+            blocks = view.table if view.finished else held & set(t.blocks)
             out.update({(t.rid, KINDS[t.kind], b): True for b in blocks})
         return out
 
@@ -181,6 +182,7 @@ class Observed:
 
     def ref(self) -> Cells:
         others = Counter(b for r in self.held.values() for b in r.table) + Counter(self.s.deferred)
+        others.update(self.s.apart)
         null = self.driver.observer.null
         return {(b,): n - others[b] for b, n in enumerate(self.s.references) if n != others[b] and b != null}
 

@@ -22,7 +22,8 @@ from .subject import Subject
 from .truth import Step
 from .violation import Violation
 
-FAMILIES: dict[str, str] = {"vllm_omni": "vllm_lifecycle.adapters.omni.extension:Omni"}
+_OMNI = "vllm_lifecycle.adapters.omni.extension:Omni"
+FAMILIES: dict[str, str] = {"vllm_omni": _OMNI, "vllm_lifecycle.adapters.omni": _OMNI}
 """Package that a scheduler class comes from -> the extension that plays what it adds."""
 
 
@@ -89,7 +90,10 @@ class Extension:
 def extension_of(cls: type[Any]) -> type[Extension]:
     """The extension for a scheduler class."""
     for base in cls.__mro__:
-        name = FAMILIES.get(base.__module__.partition(".")[0])
+        names = (
+            name for package, name in FAMILIES.items() if f"{base.__module__}.".startswith(f"{package}.")
+        )
+        name = next(names, None)
         if name:
             module, _, kind = name.partition(":")
             found: type[Extension] = getattr(importlib.import_module(module), kind)

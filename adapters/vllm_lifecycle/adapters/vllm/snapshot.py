@@ -75,6 +75,8 @@ class Snapshot:
     awake: bool
     unfinished: bool
     encoder: Encoder | None
+    apart: tuple[int, ...] = ()
+    """Blocks that a transfer holds besides the tables (a deferred free of no step)."""
 
     def request(self, rid: str) -> RequestView | None:
         """The tracked request of that id."""
@@ -159,7 +161,8 @@ class Observer:
             free_count=self.get("free counter"),
             references=tuple(b.ref_cnt for b in blocks),
             cached=frozenset(b.block_id for b in blocks if b.block_hash is not None),
-            deferred=self._deferred(),
+            deferred=self._deferred(True),
+            apart=self._deferred(False),
             flights=_flights(truth),
             steps=len(truth.steps),
             notices=frozenset(self.get("finished notice")),
@@ -168,8 +171,12 @@ class Observer:
             encoder=self._encoder(),
         )
 
-    def _deferred(self) -> tuple[int, ...]:
-        return tuple(b.block_id for entry in self.get("deferred frees") or () for b in entry[-1])
+    def _deferred(self, of_a_step: bool) -> tuple[int, ...]:
+        """Blocks that wait to be free: for a step, or for a transfer that holds them besides."""
+        entries = self.get("deferred frees") or ()
+        return tuple(
+            b.block_id for entry in entries if (entry[0] is not None) is of_a_step for b in entry[-1]
+        )
 
     def _encoder(self) -> Encoder | None:
         manager = self.get("encoder cache")

@@ -1,0 +1,272 @@
+"""The verified scheduler on vLLM 0.16.0, as far as it differs from the one on 0.13.0: what that release reads, tells and counts.
+
+Cited: schedule, _update_after_schedule, update_draft_token_ids and update_draft_token_ids_in_output of
+v1/core/sched/scheduler.py.
+Rejected: a constructor of its own (0.16.0's takes what 0.13.0's takes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import repeat
+from typing import Any, ClassVar, TypeVar
+
+from vllm.distributed.kv_events import MEDIUM_GPU, BlockStored
+from vllm.multimodal.encoder_budget import MultiModalBudget
+from vllm.v1.core.kv_cache_utils import maybe_convert_block_hash
+from vllm.v1.engine import EngineCoreOutput
+from vllm.v1.metrics.perf import ModelMetrics
+from vllm.v1.request import RequestStatus
+
+from vllm_lifecycle.adapters.vllm.verified.breaches import logger
+from vllm_lifecycle.adapters.vllm.verified.encoder import Encoders
+from vllm_lifecycle.adapters.vllm.verified.events import CacheEvents
+from vllm_lifecycle.adapters.vllm.verified.limits import COMMON, Limit, Unsupported, on
+from vllm_lifecycle.adapters.vllm.verified.loads import Loads
+from vllm_lifecycle.adapters.vllm.verified.lockstep import CACHED, HEADERS
+from vllm_lifecycle.adapters.vllm.verified.stats import Stats
+from vllm_lifecycle.adapters.vllm.verified.stops import least_first
+from vllm_lifecycle.adapters.vllm.verified.v013 import Answers013
+from vllm_lifecycle.adapters.vllm.verified.v013 import VerifiedScheduler as Verified013
+from vllm_lifecycle.spec.lifecycles.vocabulary import Status
+from vllm_lifecycle.statemachine.kernel.lanes import Lanes
+from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.store import V0_16_0 as STORE
+from vllm_lifecycle.statemachine.kernel.store import StoreRules
+from vllm_lifecycle.statemachine.scheduling.plan import Plan
+from vllm_lifecycle.statemachine.scheduling.rules import V0_13_0, Limits, Rules
+
+V0_16_0 = replace(V0_13_0, tells_table=True, returns_inputs=True)
+"""As 0.13.0, but for two things: the connector hears the whole table, and encoder inputs without blocks are given back."""
+
+SESSIONS = Limit(
+    "streaming input sessions",
+    on("resumable"),
+    "send the whole prompt in one request, or leave out --scheduler-cls",
+)
+"""Asked of a single request: it is answered with an error, the others go on."""
+
+
+class Stats016(Stats):
+    """The connector's hits are counted against what the prefix cache had not, and where it has been asked at all."""
+
+    def loads(self, seq: Seq) -> None:
+        """Counted with the look-up; see `found`."""
+
+    def found(self, seq: Seq, local: int, external: int) -> None:
+        """The request goes on with so many tokens of either kind."""
+        asked = len(seq.tokens) - local
+        if self.external is not None and asked:
+            self.external.record(num_tokens=asked, num_hits=external, preempted=seq.preemptions > 0)
+
+    def drafted(self, drafts: int, accepted: int, invalid: int = 0) -> None:
+        """`accepted` of a request's drafts were right; `invalid` ones had been ruled out by the grammar."""
+        super().drafted(drafts - invalid, accepted)
+
+
+class CacheEvents016(CacheEvents):
+    """Events name the adapter, not only its number."""
+
+    def stored(self, seq: Seq, first: int, last: int) -> None:
+        hashes, size, lora = seq.hashes, self._size, seq.payload.lora_request
+        self._events.append(
+            BlockStored(
+                block_hashes=[maybe_convert_block_hash(key) for key in hashes[first:last]],
+                parent_block_hash=maybe_convert_block_hash(hashes[first - 1]) if first else None,
+                token_ids=seq.tokens[first * size : last * size],
+                block_size=size,
+                lora_id=lora.adapter_id if lora else None,
+                medium=MEDIUM_GPU,
+                lora_name=lora.name if lora else None,
+            )
+        )
+
+
+class Encoders016(Encoders):
+    """The encoder-cache connector is asked by item."""
+
+    def ask(self, connector: Any) -> None:
+        """The connector that has inputs of others."""
+        has = connector.has_cache_item
+        self._remote = lambda request: [has(feature.identifier) for feature in request.mm_features]
+
+
+class Answers016(Answers013):
+    """Answers, with the outputs of 0.16.0."""
+
+    def extend_keys(self, seq: Seq) -> None:
+        seq.payload.update_block_hashes()
+
+    def output(
+        self,
+        seq: Seq,
+        tokens: list[int],
+        told: Any,
+        logprobs: Any = None,
+        prompt_logprobs: Any = None,
+        vector: Any = None,
+        **more: Any,
+    ) -> Any:
+        request, ended = seq.payload, seq.reason is not None
+        return EngineCoreOutput(
+            request_id=seq.id,
+            new_token_ids=tokens,
+            new_logprobs=logprobs,
+            new_prompt_logprobs_tensors=prompt_logprobs,
+            pooling_output=vector,
+            finish_reason=RequestStatus.get_finished_reason(request.status) if ended else None,
+            stop_reason=request.stop_reason,
+            events=request.take_events() if request.events else None,
+            kv_transfer_params=told,
+            trace_headers=request.trace_headers,
+            num_cached_tokens=seq.cached_tokens,
+            num_external_computed_tokens=seq.external,
+            num_nans_in_logits=request.num_nans_in_logits,
+        )
+
+    def usual(self, lanes: Lanes, tokens: Sequence[list[int]]) -> list[Any]:
+        headers, cached = lanes.constants[HEADERS], lanes.constants[CACHED]
+        loaded = [seq.external for seq in lanes.seqs]
+        return list(map(EngineCoreOutput, lanes.ids, tokens, *[repeat(None)] * 7, headers, cached, loaded))
+
+
+A = TypeVar("A", bound=Answers016)
+
+
+class VerifiedScheduler016(Verified013):
+    """Runs inside vLLM 0.16.0 in place of its `Scheduler` (or `AsyncScheduler`, as the configuration says)."""
+
+    RELEASE = "0.16.0"
+    STORE_RULES: ClassVar[StoreRules] = STORE
+    RANK = "data_parallel_index"
+    STATS = Stats016
+    EVENTS = CacheEvents016
+    ENCODERS = Encoders016
+    LIMITS: ClassVar[tuple[Limit, ...]] = (
+        *COMMON,
+        Limit(
+            "routed experts in the output",
+            on("model_config.enable_return_routed_experts"),
+            "leave enable_return_routed_experts off, or leave out --scheduler-cls",
+        ),
+    )
+
+    _stats: Stats016
+
+    def _read_drafting(self) -> None:
+        super()._read_drafting()
+        speculative = self.vllm_config.speculative_config
+        if speculative and speculative.uses_draft_model():
+            self.num_lookahead_tokens = self.num_spec_tokens
+
+    def _assemble(self, registry: Any) -> None:
+        super()._assemble(registry)
+        self._world.found = self._stats.found  # type: ignore[method-assign]
+        if self._world.encoder_connector is not None:
+            self._world.encoders.ask(self._world.encoder_connector)  # type: ignore[attr-defined]
+        measured = self.log_stats and self.observability_config.enable_mfu_metrics
+        self.perf_metrics = ModelMetrics(self.vllm_config) if measured else None
+        self._perf: Any = None
+
+    def make_hybrid(self, watch: Any) -> Any:
+        raise Unsupported(
+            "VerifiedScheduler does not support several groups of KV layers or windows on this release: "
+            "leave out --scheduler-cls"
+        )
+
+    def _encoder_sizes(self, registry: Any) -> tuple[int, int]:
+        self._cross = 0
+        if not registry.supports_multimodal_inputs(self.vllm_config.model_config):
+            return 0, 0
+        budget = MultiModalBudget(self.vllm_config, registry)
+        if self.is_encoder_decoder and budget.mm_max_toks_per_item:
+            self._cross = budget.mm_max_toks_per_item[budget.get_modality_with_max_tokens()]
+        return budget.encoder_compute_budget, budget.encoder_cache_size
+
+    def _rules(self) -> Rules:
+        return replace(V0_16_0, asynchronous=self.asynchronous)
+
+    def _limits(self) -> Limits:
+        return replace(super()._limits(), cross=self._cross)
+
+    def _make_answers(self) -> Answers016:
+        return self._answers_of(Answers016)
+
+    def _answers_of(self, kind: type[A]) -> A:
+        transfer = self.vllm_config.kv_transfer_config
+        return kind(
+            self._kernel,
+            self._world,
+            Loads(
+                self._kernel,
+                self.breaches,
+                transfer is None or transfer.kv_load_failure_policy == "recompute",
+            ),
+            self._stats,
+            self.breaches,
+            self.structured_output_manager,
+            stop=least_first,
+            model_len=self.max_model_len,
+            hash_size=self.block_size,
+            asynchronous=self.asynchronous,
+        )
+
+    # requests and steps
+
+    def add_request(self, request: Any) -> None:
+        super().add_request(request)
+        seq: Seq | None = getattr(request, "_seq", None)
+        if seq is not None and self._kernel.seqs.get(seq.id) is seq and SESSIONS.asked(request):
+            logger.error("Request %s asks for %s: %s", seq.id, SESSIONS.feature, SESSIONS.instead)
+            self._answers.end(seq)
+
+    def _output(self, plan: Plan) -> Any:
+        output = super()._output(plan)
+        output.has_structured_output_requests = any(rid in plan.tokens for rid in self._structured)
+        if self.use_pp and self.asynchronous:
+            output.scheduled_cached_reqs.new_token_ids = []
+        return output
+
+    def _awaits_structured(self, plan: Plan) -> bool:
+        seqs = (self._kernel.seqs[rid] for rid in self._structured if rid in plan.tokens)
+        return any(
+            seq.computed >= len(seq.tokens) + seq.placeholders and seq.placeholders > 0 for seq in seqs
+        )
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> dict[int, Any]:
+        if self.perf_metrics is not None and self.perf_metrics.is_enabled():
+            self._perf = self.perf_metrics.get_step_perf_stats_per_gpu(scheduler_output)
+        return super().update_from_output(scheduler_output, model_runner_output)
+
+    def update_draft_token_ids(self, draft_token_ids: Any) -> None:
+        for rid, drafts in zip(draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=False):
+            seq = self._kernel.seqs.get(rid)
+            if seq is not None and seq.status is Status.RUNNING:
+                seq.drafts = [] if seq.chunk else self._allowed(seq, drafts)
+
+    def update_draft_token_ids_in_output(self, draft_token_ids: Any, scheduler_output: Any) -> None:
+        """The drafts of a step that was planned before they were known."""
+        invalid: dict[str, int] = {}
+        ridden = scheduler_output.scheduled_spec_decode_tokens
+        for rid, drafts in zip(draft_token_ids.req_ids, draft_token_ids.draft_token_ids, strict=False):
+            seq, places = self._kernel.seqs.get(rid), len(ridden.get(rid, ()))
+            if seq is None or seq.reason is not None or not places:
+                continue
+            allowed = self._allowed(seq, drafts[:places])
+            missing = places - len(allowed)
+            if missing:
+                invalid[rid] = missing
+            ridden[rid] = [*allowed, *[-1] * missing]
+        scheduler_output.num_invalid_spec_tokens = invalid
+
+    def reset_encoder_cache(self) -> None:
+        """All encoder outputs are forgotten."""
+        self.encoder_cache_manager.reset()
+
+    def _make_stats(self, answer: Any) -> Any:
+        stats, manager = super()._make_stats(answer), self.encoder_cache_manager
+        if manager.cache_size:
+            stats.encoder_cache_usage = (manager.cache_size - manager.num_free_slots) / manager.cache_size
+        stats.perf_stats, self._perf = self._perf, None
+        return stats
