@@ -12,8 +12,7 @@ pytest.importorskip("vllm.v1.core.sched.diffusion_scheduler", reason="only 0.32.
 from tests.adapters.verified.bench import Bench
 from vllm.v1.core.sched.interface import PauseState
 
-from vllm_lifecycle.adapters.vllm.verified import VerifiedAsyncScheduler
-from vllm_lifecycle.adapters.vllm.verified.limits import Unsupported
+from vllm_lifecycle.adapters.vllm.verified import VerifiedAsyncScheduler, VerifiedScheduler
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("ignore")]
 
@@ -124,10 +123,12 @@ def test_a_pause_of_all_lets_the_engine_rest_and_loses_nothing() -> None:
     assert [o.request_id for o in bench.turn()] == ["a"]
 
 
-def test_the_asynchronous_name_refuses_a_synchronous_configuration() -> None:
-    bench = Bench()
-    with pytest.raises(Unsupported, match="async"):
-        bench.factory.scheduler(VerifiedAsyncScheduler, bench.manager)
+def test_the_plain_name_does_as_the_configuration_says_and_the_asynchronous_one_always_plans_ahead() -> None:
+    for asynchronous in (False, True):
+        bench = Bench(asynchronous=asynchronous)
+        plain, _ = bench.factory.scheduler(VerifiedScheduler, bench.manager)
+        ahead, _ = bench.factory.scheduler(VerifiedAsyncScheduler, bench.manager)
+        assert (plain.asynchronous, ahead.asynchronous) == (asynchronous, True)
 
 
 def test_repetition_ends_a_request_from_its_least_length_on() -> None:

@@ -381,13 +381,6 @@ class VerifiedScheduler(Verified):
 
 
 class VerifiedAsyncScheduler(VerifiedScheduler):
-    """The same, for who wants to be sure that scheduling is asynchronous: it refuses a configuration that is not."""
+    """The same, always planning one step ahead of the tokens, in place of vLLM's `AsyncScheduler`."""
 
-    LIMITS = (
-        *CONFIG,
-        Limit(
-            "a configuration that is not asynchronous under its name VerifiedAsyncScheduler",
-            lambda config: not config.scheduler_config.async_scheduling,
-            "add --async-scheduling, or use VerifiedScheduler, which does as the configuration says",
-        ),
-    )
+    AHEAD = True
