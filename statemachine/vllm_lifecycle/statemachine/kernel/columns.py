@@ -94,7 +94,11 @@ class Columns:
     def lanes(self) -> Lanes:
         """The members."""
         if self._gone:
-            self._lanes = self._lanes.without(self._gone)
+            places = self._lanes.places_of(self._gone)
+            self._lanes = self._lanes.without(places)
+            for row in self._behind:
+                for place in places:
+                    del row[place : place + 1]
             self._gone = []
         return self._lanes
 
@@ -110,7 +114,9 @@ class Columns:
 
     def leave(self, seq: Seq) -> None:
         """The request is served by itself from now on; its record says what the columns knew."""
-        self.flush()
+        unwritten = self._unwritten(self._lanes.place[seq])
+        seq.tokens += unwritten
+        seq.outputs += unwritten
         flight = self.flight
         del self._wheel[seq.computed % self._size][seq]
         when = self._last_answer(seq)
@@ -128,24 +134,27 @@ class Columns:
         self._gone.append(seq)
 
     def flush(self) -> None:
-        """Tokens that were credited and not written down yet are."""
-        behind, lanes = self._behind, self._lanes
-        if len(behind) == 1:
-            any(map(list.append, lanes.tokens, behind[0]))
-            any(map(list.append, lanes.outputs, behind[0]))
-        elif behind:
-            given = list(zip(*behind, strict=True))
-            any(map(list.extend, lanes.tokens, given))
-            any(map(list.extend, lanes.outputs, given))
+        """Tokens that were credited and not written down yet are.
+
+        The rows of tokens grow longer as members join, so members of equal age are written down together.
+        """
+        lanes, behind, first = self.lanes, self._behind, 0
+        for number, row in enumerate(behind):
+            last = len(row)
+            if last > first:
+                given = list(zip(*[later[first:last] for later in behind[number:]], strict=True))
+                any(map(list.extend, lanes.tokens[first:last], given))
+                any(map(list.extend, lanes.outputs[first:last], given))
+                first = last
         behind.clear()
 
     def dissolve(self) -> None:
         """Everybody leaves."""
+        self.flush()
         for seq in self.lanes.seqs:
             self.leave(seq)
 
     def _join(self, seqs: Sequence[Seq]) -> None:
-        self.flush()
         facts, tick, size = self._facts, self.tick, self._size
         joining = []
         for seq in seqs:
@@ -360,13 +369,16 @@ class Columns:
 
     def _last_blocks(self, full: Iterable[Seq], lanes: Lanes) -> list[tuple[Seq, list[int]]]:
         """The tokens of the last block of each of these members, which is full."""
-        behind, place, size = self._behind, lanes.place, self._size
-        written = size - len(behind)
         blocks = []
         for seq in full:
-            tokens, at = seq.tokens, place[seq]
-            blocks.append((seq, tokens[len(tokens) - written :] + [flat[at] for flat in behind]))
+            tokens, unwritten = seq.tokens, self._unwritten(lanes.place[seq])
+            first = len(tokens) + len(unwritten) - self._size
+            blocks.append((seq, tokens[first:] + unwritten))
         return blocks
+
+    def _unwritten(self, place: int) -> list[int]:
+        """Tokens of the member at this place that are not in its lists yet."""
+        return [row[place] for row in self._behind if place < len(row)]
 
     def _gather(
         self, lanes: Lanes, places: Mapping[str, int], sampled: Sequence[list[int]]

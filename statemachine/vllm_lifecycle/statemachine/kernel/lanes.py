@@ -88,9 +88,12 @@ class Lanes:
         """Nobody."""
         return cls([[] for _ in Lane._fields], ())
 
-    def without(self, gone: Iterable[Seq]) -> Lanes:
-        """All but these."""
-        places = sorted(map(self.place.__getitem__, gone), reverse=True)
+    def places_of(self, seqs: Iterable[Seq]) -> list[int]:
+        """Where these stand, the last one first."""
+        return sorted(map(self.place.__getitem__, seqs), reverse=True)
+
+    def without(self, places: list[int]) -> Lanes:
+        """All but those at these places, which descend."""
         lanes = Lanes(
             [_without(column, places) for column in self._columns],
             tuple(_without(column, places) for column in self.constants),
