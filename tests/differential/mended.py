@@ -246,6 +246,19 @@ class EncoderBudgetKept(Counted):
         self.encoder_cache_manager: Any = kind(cache_size=size)
 
 
+class WaitingPinNoInputs(Counted):
+    """Who is not admitted gives back the encoder inputs it was planned with: else it pins what a running request waits for."""
+
+    def schedule(self) -> Any:
+        output = super().schedule()
+        users = set().union(*getattr(self.encoder_cache_manager, "cached", {}).values())
+        for request in self.waiting:
+            if request.request_id in users:
+                self.meets(WaitingPinNoInputs)
+                self.encoder_cache_manager.free(request)
+        return output
+
+
 class LoadsHoldBlocks(Counted):
     """VLLM-32255, VLLM-46240: who ends during a load keeps the blocks until the load, and a send if there is one, are done."""
 
@@ -386,6 +399,7 @@ MENDS = (
     LoadsHoldBlocks,
     LoadsHaveRoom,
     VictimsPromiseNothing,
+    WaitingPinNoInputs,
     CrossNeedsNoLess,
     FinishedStayFinished,
     WaitingInOrder,
