@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from vllm_lifecycle.adapters.corpus import complete
+from vllm_lifecycle.adapters.corpus.complete import Count
 from vllm_lifecycle.adapters.corpus.omni_rows import OMNI
 from vllm_lifecycle.adapters.corpus.omni_rows import ROWS as OMNI_ROWS
 from vllm_lifecycle.adapters.corpus.recognise import Found, after, at, blames, every, has, in_scope, some
-from vllm_lifecycle.adapters.corpus.table import Run, found, table
+from vllm_lifecycle.adapters.corpus.regressions import Outcomes
+from vllm_lifecycle.adapters.corpus.table import NOT_TRIAGED, Run, found, table
+from vllm_lifecycle.adapters.corpus.triage import TRIAGE, explain
 from vllm_lifecycle.adapters.corpus.vllm_rows import RELEASES
 from vllm_lifecycle.adapters.corpus.vllm_rows import ROWS as VLLM_ROWS
 
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "corpus.md"
 ABORT_DURING_LOAD: dict[str, Any] = {
     "property": "a_free_block_is_not_touched_by_a_transfer",
     "message": "m",
@@ -74,3 +81,57 @@ def test_the_table_counts_what_was_found() -> None:
 def test_what_is_no_exploration_is_rejected(text: str) -> None:
     with pytest.raises(ValueError):
         Run.read(text)
+
+
+STEP_OF_AN_ABORT: dict[str, Any] = {
+    **ABORT_DURING_LOAD,
+    "property": "a_free_block_is_not_touched_by_a_step",
+    "kind": "",
+    "scope": {},
+}
+UNHEARD_OF: dict[str, Any] = {**ABORT_DURING_LOAD, "property": "something_new", "kind": ""}
+
+
+def test_a_finding_beyond_the_rows_says_what_it_is_or_that_nobody_looked() -> None:
+    explained = explain(Found.read(STEP_OF_AN_ABORT))
+    assert explained is not None and explained.of == "45357"
+    assert explain(Found.read(UNHEARD_OF)) is None
+    text = table([run(STEP_OF_AN_ABORT, UNHEARD_OF)])
+    assert f"| {explained.title} (mechanism of 45357) |" in text and text.count(NOT_TRIAGED) == 1
+    assert f"| {explained.title} | 45357 | {explained.why} |" in text
+
+
+def test_triage_speaks_of_known_rows() -> None:
+    names = {row.name for row in (*VLLM_ROWS, *OMNI_ROWS)}
+    assert {row.of for row in TRIAGE} - {""} <= names
+    assert len({row.title for row in TRIAGE}) == len(TRIAGE)
+
+
+def test_the_table_says_what_became_of_saved_tests() -> None:
+    told = [
+        Outcomes("0.13.0", {"0.13.0 Scheduler": ("failed",)}),
+        Outcomes("0.32.0", {"0.13.0 Scheduler": ("passed",)}),
+    ]
+    assert [Outcomes.read(o.text()) for o in told] == told
+    text = table([run(ABORT_DURING_LOAD)], told)
+    assert "0.13.0 Scheduler: 1 of 1 saved tests fail on 0.13.0, where they were found." in text
+    assert "| 32255 | 1 | 1 passed | healthy |" in text
+
+
+def test_counts_are_read_from_the_document_as_they_were_written() -> None:
+    found = [
+        Count("0.13.0", "Scheduler", "alone", "1 x 3, 1 in flight", 125, 276, 10),
+        Count("omni 0.16.0", "OmniARScheduler", "one hand-off", "1 x 3, 1 in flight", 69, 175, 9),
+    ]
+    assert complete.read(complete.text(found)) == found
+    assert complete.pinned(table([run(ABORT_DURING_LOAD)], (), found)) == found
+    with pytest.raises(ValueError, match="no counts"):
+        complete.read("{}")
+
+
+def test_the_document_leaves_nothing_untriaged_and_every_saved_test_failed_where_it_was_found() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    assert NOT_TRIAGED not in text
+    ends = re.findall(r"(\d+) of (\d+) saved tests fail on", text)
+    assert len(ends) >= 6 and all(failed == saved for failed, saved in ends)
+    assert complete.pinned(text)

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from vllm_lifecycle.adapters import vllm as public
 from vllm_lifecycle.adapters.vllm.binding import BOUND, UNBOUND
 from vllm_lifecycle.adapters.vllm.config import Unusable, load_class, vllm_version
 from vllm_lifecycle.adapters.vllm.correspondence import TABLE, MissingSeam, readers
 from vllm_lifecycle.adapters.vllm.events import Abort, Add, Answer, Report, Schedule, describe, party
 from vllm_lifecycle.adapters.vllm.portfolio import PORTFOLIO
 from vllm_lifecycle.adapters.vllm.questions import POLICY, PROMISES
+from vllm_lifecycle.adapters.vllm.saved import EVENTS
 from vllm_lifecycle.adapters.vllm.scope import Match, Scope
 from vllm_lifecycle.adapters.vllm.verdicts import GOES_ON, LEAK, QUESTIONS, STUCK, SURVIVAL, SURVIVES, Judge
 from vllm_lifecycle.spec.lang.evaluate import Context, Domain, assignments, evaluate
@@ -174,3 +176,7 @@ def test_a_bad_target_is_one_line(target: str, message: str) -> None:
 def test_without_vllm_the_repair_is_named() -> None:
     with pytest.raises(Unusable, match="vllm is not installed: run scripts/vllm-env"):
         vllm_version()
+
+
+def test_every_event_can_be_named_by_a_saved_test() -> None:
+    assert set(EVENTS) <= set(public.__all__)

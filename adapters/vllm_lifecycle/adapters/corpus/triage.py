@@ -159,7 +159,14 @@ TRIAGE: tuple[Triage, ...] = (
         "a forced reset with nothing in flight drops the next answer",
         "`discard_latest_async_tokens` is set whether or not a step is out",
         every(
-            some(STUCK, claim("a_running_request_with_nothing_in_flight_has_a_token_to_compute")),
+            some(
+                STUCK,
+                claim(
+                    "a_running_request_with_nothing_in_flight_has_a_token_to_compute",
+                    "placeholders_is_counted_right",
+                    "what_is_awaited_is_in_flight",
+                ),
+            ),
             has("Reset", forced=True),
         ),
         "46066",
@@ -187,6 +194,12 @@ TRIAGE: tuple[Triage, ...] = (
         "`_update_from_kv_xfer_finished` frees a finished request without asking for its hand-off",
         every(FORGOTTEN, of_kind("HANDOFF"), after("Answer")),
         "A12",
+    ),
+    Triage(
+        "a failed load ends a request parked for a chunk, which stays in the running list",
+        "`finish_requests` picks the queue by the status, as for an abort",
+        every(claim("a_slot_in_use_has_a_request"), after("Answer")),
+        "A22",
     ),
     Triage(
         "a stop leaves the poll entry",

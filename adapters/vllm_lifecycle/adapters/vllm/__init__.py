@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 from .events import (
     Abort,
+    Acknowledge,
     Add,
     Answer,
+    Chunk,
     Close,
     Continue,
     Decide,
     Event,
     Grammar,
     Pause,
+    Refuse,
     Report,
     Reset,
     Resume,
@@ -36,8 +39,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Abort",
+    "Acknowledge",
     "Add",
     "Answer",
+    "Chunk",
     "Close",
     "Continue",
     "Decide",
@@ -45,6 +50,7 @@ __all__ = [
     "Grammar",
     "Match",
     "Pause",
+    "Refuse",
     "Report",
     "Reset",
     "Resume",
