@@ -249,14 +249,13 @@ class EncoderBudgetKept(Counted):
 class WaitingPinNoInputs(Counted):
     """Who is not admitted gives back the encoder inputs it was planned with: else it pins what a running request waits for."""
 
-    def schedule(self) -> Any:
-        output = super().schedule()
+    def _update_after_schedule(self, scheduler_output: Any) -> None:
         users = set().union(*getattr(self.encoder_cache_manager, "cached", {}).values())
         for request in self.waiting:
             if request.request_id in users:
                 self.meets(WaitingPinNoInputs)
                 self.encoder_cache_manager.free(request)
-        return output
+        super()._update_after_schedule(scheduler_output)
 
 
 class LoadsHoldBlocks(Counted):
