@@ -116,12 +116,14 @@ SUBJECT = f"omni {VERSION}" if OMNI in TARGETS else VERSION
 PINNED = [c for c in pinned(DOCUMENT.read_text(encoding="utf-8")) if c.release == SUBJECT]
 
 
-@pytest.mark.parametrize("known", PINNED, ids=lambda c: f"{c.name} {c.scope}")
-def test_complete_scopes_count_as_the_document_says(known: Count) -> None:
-    target = next(t for t in TARGETS if t.endswith(f":{known.name}"))
-    scopes = Workshop(target, PORTFOLIO[0]).extension.portfolio()
-    scope = next(s for s in scopes if s.name == known.scope)
-    assert count(target, scope, 500.0) == known
+if PINNED:  # an empty set of parameters would count as skipped
+
+    @pytest.mark.parametrize("known", PINNED, ids=lambda c: f"{c.name} {c.scope}")
+    def test_complete_scopes_count_as_the_document_says(known: Count) -> None:
+        target = next(t for t in TARGETS if t.endswith(f":{known.name}"))
+        scopes = Workshop(target, PORTFOLIO[0]).extension.portfolio()
+        scope = next(s for s in scopes if s.name == known.scope)
+        assert count(target, scope, 500.0) == known
 
 
 def test_every_default_scope_can_be_built() -> None:
