@@ -23,7 +23,7 @@ from vllm_lifecycle.statemachine.scheduling.loop import Scheduling
 from vllm_lifecycle.statemachine.scheduling.plan import Plan
 from vllm_lifecycle.statemachine.scheduling.rules import Limits, Rules
 
-BLOCK, MODEL_LEN, SLOTS, BUDGET = 4, 40, 6, 12
+BLOCK, MODEL_LEN, SLOTS = 4, 40, 6
 STOP = 7
 Event = tuple[str, int, int, int]
 
@@ -66,7 +66,7 @@ class Plain:
     """A small engine around the kernel: requests come and go, steps are planned, and answered in their order."""
 
     def __init__(
-        self, ahead: bool, late: bool, ranked: bool, blocks: int, caching: bool, heard: bool
+        self, ahead: bool, late: bool, ranked: bool, blocks: int, caching: bool, heard: bool, budget: int = 12
     ) -> None:
         self.ahead = ahead
         self.events = Events()
@@ -82,7 +82,7 @@ class Plain:
         self.kernel = Kernel(store, policy.queue(), slots=SLOTS, clock=lambda: 0.0)
         self.store = store
         self.setup()
-        limits = Limits(tokens=BUDGET, model_len=MODEL_LEN)
+        limits = Limits(tokens=budget, model_len=MODEL_LEN)
         rules = Rules(asynchronous=ahead)
         self.scheduling = Scheduling(self.kernel, policy, rules, limits, Outside())
         self.flying: list[tuple[Step, list[str]]] = []
@@ -318,6 +318,7 @@ def compare(events: list[Event], **setup: Any) -> int:
     blocks=st.sampled_from([12, 24, 60]),
     caching=st.sampled_from([True, True, False]),
     heard=st.booleans(),
+    budget=st.sampled_from([4, 12, 12]),
 )
 @settings(max_examples=300)
 def test_the_same_as_without(events: list[Event], **setup: Any) -> None:

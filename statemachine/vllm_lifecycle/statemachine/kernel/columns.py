@@ -21,7 +21,7 @@ drafts come (each row has another length).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import NamedTuple
 
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
@@ -249,7 +249,7 @@ class Columns:
         first = running.index(seqs[-1], len(seqs) - 1) + 1 if seqs else 0
         if first == len(running) or (not seqs and self._store.free < 2 * len(running) // self._size):
             return
-        rows = self._rows_in_flight()
+        rows = self._steps.decoding()
         joining = []
         for seq in running[first:]:
             lacking = lacks(seq)
@@ -259,19 +259,6 @@ class Columns:
                 break
         if joining:
             self._join(joining)
-
-    def _rows_in_flight(self) -> list[set[Seq]]:
-        """For each step in flight, those of whom it has a row as a lockstep decoder would have it."""
-        found = []
-        for step in self._steps.outstanding.values():
-            if step.rows or step.lockstep:
-                rows = {
-                    seq
-                    for seq, run, tokens, drafts, awaited in step.rows
-                    if run == seq.run and tokens == awaited == 1
-                }
-                found.append(rows | {seq for seq, run in step.left.items() if run == seq.run})
-        return found
 
     def _fit(self, seq: Seq, rows: list[set[Seq]]) -> bool:
         flight, known, size = self.flight, len(seq.tokens), self._size
@@ -345,7 +332,7 @@ class Columns:
             return Credited(Lanes.empty(), [], [])
         lanes = self.lanes
         self._answered = ()
-        tokens = self._gather(lanes, places, sampled)
+        tokens = lanes.gather(places, sampled)
         flat = list(chain.from_iterable(tokens))
         apart = self._odd(lanes, tokens, flat)
         if apart:
@@ -379,24 +366,6 @@ class Columns:
     def _unwritten(self, place: int) -> list[int]:
         """Tokens of the member at this place that are not in its lists yet."""
         return [row[place] for row in self._behind if place < len(row)]
-
-    def _gather(
-        self, lanes: Lanes, places: Mapping[str, int], sampled: Sequence[list[int]]
-    ) -> Sequence[list[int]]:
-        """The tokens of each member; none for one that the answer lacks."""
-        ids = lanes.ids
-        n = len(ids)
-        if (
-            list(islice(places, n)) == ids
-            and list(islice(places.values(), n)) == lanes.order
-            and len(sampled) >= n
-        ):
-            return sampled[:n]
-        try:
-            return list(map(sampled.__getitem__, map(places.__getitem__, ids)))
-        except (KeyError, IndexError):
-            found = map(places.get, ids)
-            return [[] if at is None or at >= len(sampled) else sampled[at] for at in found]
 
     def _odd(self, lanes: Lanes, tokens: Sequence[list[int]], flat: list[int]) -> list[int]:
         """The places of those to whom something else happened than one more token."""

@@ -6,9 +6,9 @@ what there is now by identity.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import compress
+from itertools import compress, islice
 from typing import Any, NamedTuple, Protocol
 
 from vllm_lifecycle.statemachine.kernel.seq import Seq
@@ -115,6 +115,19 @@ class Lanes:
         longer.place = self.place | dict(zip(longer.seqs[first:], range(first, last), strict=True))
         longer.ones = self.ones | dict.fromkeys(longer.ids[first:], 1)
         return longer
+
+    def gather(self, places: Mapping[str, int], sampled: Sequence[list[int]]) -> Sequence[list[int]]:
+        """The tokens of each of them in an answer that has them at these places; none for one that it lacks."""
+        ids = self.ids
+        n = len(ids)
+        ordered = list(islice(places, n)) == ids and list(islice(places.values(), n)) == self.order
+        if ordered and len(sampled) >= n:
+            return sampled[:n]
+        try:
+            return list(map(sampled.__getitem__, map(places.__getitem__, ids)))
+        except (KeyError, IndexError):
+            found = map(places.get, ids)
+            return [[] if at is None or at >= len(sampled) else sampled[at] for at in found]
 
     @cached_property
     def place(self) -> dict[Seq, int]:

@@ -66,6 +66,17 @@ class Steps:
             self._release()
         return True
 
+    def decoding(self) -> list[set[Seq]]:
+        """For each outstanding step with rows, those of whom it has a row as a lockstep decoder has it: one token, no draft."""
+        found = []
+        for step in self.outstanding.values():
+            if step.rows or step.lockstep:
+                usual = {
+                    row.seq for row in step.rows if row.run == row.seq.run and row.tokens == row.awaited == 1
+                }
+                found.append(usual | {seq for seq, run in step.left.items() if run == seq.run})
+        return found
+
     def touches(self, last: int) -> bool:
         """Some step up to number `last` is still outstanding."""
         return any(number <= last for number in self.outstanding)
