@@ -152,9 +152,11 @@ class Divergence:
 class Pair:
     """Both sides, the environment, and how far they have come."""
 
+    made_by = staticmethod(factory)
+
     def __init__(self, reference: type[Any], ours: type[Any], setup: Setup) -> None:
         self.setup = setup
-        self.factory = factory(setup)
+        self.factory = self.made_by(setup)
         self.sides = (Side(reference, self.factory), Side(ours, self.factory))
         self.adds: dict[str, Add] = {}
         self.flights: list[Flight] = []

@@ -19,45 +19,35 @@ from vllm_lifecycle.statemachine.kernel.steps import Step
 
 
 class Facts(lockstep.Requests):
-    """Lockstep decoders are those whose answers trigger nothing.
+    """Lockstep decoders are those whose answers trigger nothing; a sentinel is one of the tokens that go the general way.
 
     vectors   the model's rows carry outputs for the next stage, which are passed on one by one
+    wanted    requests whose sentinel was sampled and is not computed yet -> tokens up to and with it
     """
 
-    handing: Handing = Handing()
-    vectors = False
+    def __init__(self, ends: lockstep.Ends, extend_keys: Callable[[Seq], None], handing: Handing) -> None:
+        super().__init__(ends, extend_keys)
+        self.handing = handing
+        self.vectors = False
+        self.wanted: dict[Seq, int] = {}
 
     def fits(self, seq: Seq) -> bool:
-        if self.vectors or (self.handing.trigger and not seq.triggered and not self._later(seq)):
-            return False
-        return super().fits(seq)
-
-    def _later(self, seq: Seq) -> bool:
-        """What triggers it will be seen: a sentinel is one of the tokens that the columns leave to the general way."""
-        return self.handing.trigger == TOKEN
+        waits = self.handing.trigger == PREFILL and not seq.triggered
+        return not (self.vectors or waits or seq in self.wanted) and super().fits(seq)
 
     def stops(self, seq: Seq) -> frozenset[int]:
-        found = super().stops(seq)
-        sentinel = self.handing.token
+        found, sentinel = super().stops(seq), self.handing.token
         return found if self.handing.trigger != TOKEN or sentinel is None else found | {sentinel}
 
 
 class AnswersOmni(Answers016):
-    """Answers, whose tokens may trigger hand-offs.
+    """Answers, whose tokens may trigger hand-offs; `begin` makes the hand-off of a running request, of so many tokens."""
 
-    begin   makes the hand-off of a running request, of so many tokens
-    facts   what the lockstep decoders ask
-    wanted  requests whose sentinel was sampled -> tokens up to and with it
-    """
-
-    handing: Handing
+    facts: Facts
     begin: Callable[[Seq, int], None]
-    facts: Facts | None = None
-    sent: Callable[[Seq, Any], None] | None = None
-    """Takes what goes to the next stage with an output; None where stages do not send in chunks."""
 
     def process(self, step: Step | None, answer: Any) -> dict[int, list[Any]]:
-        if answer.pooler_output and self.facts is not None and not self.facts.vectors:
+        if answer.pooler_output and not self.facts.vectors:
             self.facts.vectors = True
             if self.kernel.columns is not None:
                 self.kernel.columns.dissolve()
@@ -66,26 +56,27 @@ class AnswersOmni(Answers016):
     def _conclude(
         self, answer: Any, seq: Seq, tokens: list[int], reason: Status | None, place: int, vector: Any
     ) -> Any:
-        if self.handing.trigger and not seq.triggered and seq.status is Status.RUNNING:
-            self._trigger(seq, tokens, reason)
-        made = super()._conclude(answer, seq, tokens, reason, place, vector)
-        if made is not None and self.sent is not None:
-            self.sent(seq, vector)
-        return made
+        trigger = self.facts.handing.trigger
+        if trigger and not seq.triggered:
+            if trigger == TOKEN:
+                self._at_sentinel(seq, tokens)
+            elif reason is None:
+                self._when_computed(seq, seq.prompt, 0)
+        return super()._conclude(answer, seq, tokens, reason, place, vector)
 
-    def _trigger(self, seq: Seq, tokens: list[int], reason: Status | None) -> None:
+    def _at_sentinel(self, seq: Seq, tokens: list[int]) -> None:
+        wanted, sentinel = self.facts.wanted, self.facts.handing.token
+        if seq not in wanted and sentinel in tokens:
+            wanted[seq] = len(seq.tokens) - len(tokens) + tokens.index(sentinel) + 1
+            if seq.lockstep is not None:
+                seq.lockstep.leave(seq)
+        if seq in wanted and self._when_computed(seq, wanted[seq], wanted[seq]):
+            del wanted[seq]
+
+    def _when_computed(self, seq: Seq, least: int, tokens: int) -> bool:
+        """The hand-off of a running request begins if so many tokens are computed: of `tokens`, or (0) of all that are."""
         computed = min(seq.computed_now, len(seq.tokens))
-        if self.handing.trigger == PREFILL:
-            if reason is None and computed >= seq.prompt:
-                self.begin(seq, computed)
-            return
-        place = self.sentinel(seq)
-        if place and computed >= place:
-            self.begin(seq, place)
-
-    def sentinel(self, seq: Seq) -> int:
-        """Tokens up to and with the first sentinel that was sampled; 0 without one."""
-        try:
-            return seq.prompt + seq.outputs.index(self.handing.token) + 1  # type: ignore[arg-type]
-        except ValueError:
-            return 0
+        if seq.status is not Status.RUNNING or computed < least:
+            return False
+        self.begin(seq, tokens or computed)
+        return True

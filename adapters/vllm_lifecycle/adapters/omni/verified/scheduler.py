@@ -9,7 +9,7 @@ payload that cannot be read) ends with an error; the pass goes on.
 from __future__ import annotations
 
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar
 
 import vllm_omni  # noqa: F401  (its patches of vLLM come before anything that reads the patched names)
 from vllm_omni.core.sched.output import OmniNewRequestData, OmniSchedulerOutput
@@ -18,6 +18,7 @@ from vllm_lifecycle.adapters.omni.verified.answers import AnswersOmni, Facts
 from vllm_lifecycle.adapters.omni.verified.settings import Handing, handing
 from vllm_lifecycle.adapters.omni.verified.v016 import VerifiedScheduler016
 from vllm_lifecycle.adapters.vllm.verified.cacheview import kept
+from vllm_lifecycle.adapters.vllm.verified.limits import Limit, on
 from vllm_lifecycle.spec.lifecycles.vocabulary import Party, Status
 from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
 from vllm_lifecycle.statemachine.kernel.columns import Columns
@@ -35,6 +36,14 @@ class VerifiedOmniARScheduler(VerifiedScheduler016):
 
     RELEASE = "omni-0.16.0"
     AHEAD = False
+    LIMITS: ClassVar[tuple[Limit, ...]] = (
+        *VerifiedScheduler016.LIMITS,
+        Limit(
+            "input in chunks from a former stage (async_chunk)",
+            on("model_config.async_chunk"),
+            "leave async_chunk off, or use vllm-omni's own OmniARScheduler",
+        ),
+    )
     OUTPUT = OmniSchedulerOutput
 
     _kernel: HandoffKernel
@@ -46,23 +55,20 @@ class VerifiedOmniARScheduler(VerifiedScheduler016):
         self._needed: list[Seq] = []
         self._shipped: dict[Seq, int] = {}
         super()._assemble(registry)
-        self._answers.begin = self._begin
 
     def _make_answers(self) -> AnswersOmni:
         made: AnswersOmni = self._answers_of(AnswersOmni)
-        made.handing = self._handing
+        made.facts = Facts(self._ends, made.extend_keys, self._handing)
+        made.begin = self._begin
         return made
 
     def _columns(self, store: Any) -> Columns | None:
         if super()._columns(store) is None or not isinstance(store, PagedStore):
             return None
-        facts = Facts(self._ends, self._answers.extend_keys)
-        facts.handing = self._handing
-        self._answers.facts = facts
         return Columns(
             store,
             self._kernel.steps,
-            facts,
+            self._answers.facts,
             ahead=False,
             model_len=self.max_model_len,
             prompt=self._world.connector is not None,
@@ -114,6 +120,7 @@ class VerifiedOmniARScheduler(VerifiedScheduler016):
 
     def _finishing(self, seq: Seq) -> tuple[bool, Any]:
         hold, told = super()._finishing(seq)
+        self._answers.facts.wanted.pop(seq, None)
         transfer = seq.handoff
         if transfer is None or transfer.state is not State.NEEDED:
             return hold, told
@@ -171,7 +178,10 @@ class VerifiedOmniARScheduler(VerifiedScheduler016):
         step = self._step_of(scheduler_output)
         outputs = super().update_from_output(scheduler_output, model_runner_output)
         reported = getattr(model_runner_output, "kv_extracted_req_ids", None) or ()
-        if step is not None and (reported or self._shipped):
+        if not self._handing.sends:
+            for rid in reported:
+                self.breaches.count(Party.WORKER, "acknowledge", f"{rid}: hand-offs are not asked for")
+        elif step is not None and (reported or self._shipped):
             self._acknowledged(step.number, reported, bool(scheduler_output.num_scheduled_tokens))
         elif reported:
             self.breaches.count(Party.WORKER, "acknowledge", "acknowledgements with the answer to no step")

@@ -83,13 +83,25 @@ class CacheEvents016(CacheEvents):
         )
 
 
+class _Remote(Sequence[bool]):
+    """Which encoder inputs of a request the encoder-cache connector has; it is asked when, and as far as, that matters."""
+
+    def __init__(self, connector: Any, request: Any) -> None:
+        self._connector, self._features = connector, request.mm_features
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._connector.has_cache_item(self._features[index].identifier)
+
+    def __len__(self) -> int:
+        return len(self._features)
+
+
 class Encoders016(Encoders):
-    """The encoder-cache connector is asked by item."""
+    """The encoder-cache connector is asked item by item."""
 
     def ask(self, connector: Any) -> None:
         """The connector that has inputs of others."""
-        has = connector.has_cache_item
-        self._remote = lambda request: [has(feature.identifier) for feature in request.mm_features]
+        self._remote = lambda request: _Remote(connector, request)  # type: ignore[assignment]
 
 
 class Answers016(Answers013):
@@ -121,7 +133,7 @@ class Answers016(Answers013):
             kv_transfer_params=told,
             trace_headers=request.trace_headers,
             num_cached_tokens=seq.cached_tokens,
-            num_external_computed_tokens=seq.external,
+            num_external_computed_tokens=0 if seq.reason is Status.FINISHED_ERROR else seq.external,
             num_nans_in_logits=request.num_nans_in_logits,
         )
 

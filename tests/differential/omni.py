@@ -1,0 +1,204 @@
+"""vllm-omni's AR scheduler and ours: hand-offs, with a worker that acknowledges late, twice, and for nobody.
+
+`python -m tests.differential.omni [--steps N] [--group G] [--plain]`, in an environment with vllm-omni 0.16.0. Groups: each of
+vLLM's own without hand-offs, and `hand-off ...` (at the end, after the prompt, at a token; with preemption, aborts, loads and
+sends, resets, pipeline stages). Acknowledgements follow from the answers that carry them, so that a case replays.
+
+Rejected: chunks from a former stage (their threads make no order that two sides could share).
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from random import Random
+from typing import Any
+from zlib import crc32
+
+import vllm_omni  # noqa: F401  (patches vLLM before the harness reads it)
+from tests.differential import groups, rows
+from tests.differential.build import Factory
+from tests.differential.groups import GROUPS, Drawn
+from tests.differential.pair import Flight, Pair
+from tests.differential.plain import Difference
+from tests.differential.run import Classes, run_group
+from tests.differential.settings import Answer, Setup
+
+from vllm_lifecycle.adapters.vllm.config import load_class
+
+OURS = "vllm_lifecycle.adapters.omni:VerifiedOmniARScheduler"
+ORIGINAL = "vllm_omni.core.sched.omni_ar_scheduler:OmniARScheduler"
+MENDED = "tests.differential.omni_mended:Scheduler"
+SENTINEL = 209  # what requests of family 0 sample at their fourth place
+ENRICHED = ("external_req_id", "additional_information", "finished_requests_needing_kv_transfer")
+"""Fields that a connector sees in our step's output already, and in the original's only after it was asked."""
+
+
+@dataclass(frozen=True, repr=False)
+class Handed(Setup):
+    """A setup with hand-offs: "end", or what triggers one."""
+
+    handoff: str = ""
+
+
+class OmniFactory(Factory):
+    """Builds schedulers whose model configuration asks for hand-offs."""
+
+    def _config(self) -> Any:
+        config = super()._config()
+        kind = getattr(self.setup, "handoff", "")
+        criteria = {"type": kind, "token_id": SENTINEL} if kind not in ("", "end") else None
+        settings = {"need_send_cache": True, "kv_transfer_criteria": criteria, "acknowledgement": "reported"}
+        object.__setattr__(config.model_config, "omni_kv_config", settings if kind else None)
+        return config
+
+
+@cache
+def omni_factory(setup: Setup) -> OmniFactory:
+    """The factory of a setup, made once."""
+    return OmniFactory(setup)
+
+
+class OmniPair(Pair):
+    """Both schedulers, and a worker that copies what is handed off."""
+
+    made_by = staticmethod(omni_factory)
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.copying: list[str] = []
+        self.copied: list[str] = []
+        self.accept = 0
+
+    def _answer(self, event: Answer) -> None:
+        self.accept = event.accept
+        super()._answer(event)
+
+    def _reply(self, flight: Flight, sampled: dict[str, list[int]], report: Any) -> Any:
+        answer = super()._reply(flight, sampled, report)
+        answer.kv_extracted_req_ids = list(self._acknowledged(flight))
+        return answer
+
+    def _acknowledged(self, flight: Flight) -> list[str]:
+        """The same for both sides: reckoned at the first of the two answers to a step."""
+        if getattr(flight, "reported", None) is None:
+            shipped = list(flight.outputs[0].finished_requests_needing_kv_transfer)
+            self.met["handed off"] += len(shipped)
+            self.copying += shipped
+            done = [rid for rid in self.copying if (self.accept + crc32(rid.encode())) % 3]
+            self.copying = [rid for rid in self.copying if rid not in done]
+            again = self.copied[-1:] if self.accept % 5 == 4 else []
+            self.met["acknowledged twice"] += len(again)
+            self.copied += done
+            flight.reported = [*done, *again, *(["nobody"] if self.accept % 5 == 3 else [])]  # type: ignore[attr-defined]
+        found: list[str] = flight.reported  # type: ignore[attr-defined]
+        return found
+
+    def _compare(self, call: str, reference: Any, ours: Any) -> None:
+        super()._compare(call, reference, ours)
+        if self.divergence is not None:
+            found = tuple(self._told_apart(self.divergence.differences))
+            self.divergence = replace(self.divergence, differences=found) if found else None
+
+    def _told_apart(self, found: tuple[Difference, ...]) -> Iterator[Difference]:
+        for difference in found:
+            early = ".kv_connector_metadata.scheduled." in f".{difference.path}"
+            if not (early and difference.path.endswith(ENRICHED)):
+                yield difference
+
+
+class OmniClasses(Classes):
+    """Pairs with hand-offs."""
+
+    def pair(self, setup: Setup) -> OmniPair:
+        """Fresh schedulers of the setup."""
+        return OmniPair(self.reference, self.ours, setup)
+
+
+def _handed(kind: str, base: str) -> Any:
+    def group(rng: Random) -> Drawn:
+        setup, mix = GROUPS[base](rng)
+        kept = {f.name: getattr(setup, f.name) for f in fields(setup)}
+        return Handed(**kept, handoff=kind), mix
+
+    return group
+
+
+BASES = ("mixed", "preemption", "aborts", "loads", "resets", "pipeline", "sharing")
+KINDS = {"end": "end", "prompt": "prefill_finished", "token": "special_token"}
+HANDED = {
+    f"hand-off {name} {base}": _handed(kind, base)
+    for name, kind in KINDS.items()
+    for base in BASES
+    if base in GROUPS
+}
+
+
+def _reset_raises(call: str, found: Any, pair: Pair) -> bool:
+    """The original raises out of a forced reset when a hand-off, or a step in flight, holds blocks; ours answers."""
+    reference, ours = pair.sides
+    return call == "reset_prefix_cache" and "Failed to reset KV cache" in reference.trace and not ours.trace
+
+
+def _report_raises(call: str, found: Any, pair: Pair) -> bool:
+    """The original asserts that a request whose load is reported is there, and not held; ours counts the report."""
+    reference, ours = pair.sides
+    asserted = "AssertionError" in reference.trace and " _update_from_kv_xfer_finished:" in reference.trace
+    return call == "update_from_output" and asserted and not ours.trace
+
+
+def _loaded(call: str, found: Any, pair: Pair) -> bool:
+    """After a load that came in part the original takes what was not loaded off twice (_update_requests_with_invalid_blocks)."""
+    ends = "num_external_computed_tokens"
+    fewer = all(
+        d.path.endswith(ends) and isinstance(d.reference, int) and d.reference < d.ours for d in found
+    )
+    return bool(pair.met["load failed"]) and fewer
+
+
+rows.ROWS = (
+    *rows.ROWS,
+    rows.Row("a forced reset while blocks are held", "RuntimeError ends the engine", _reset_raises),
+    rows.Row(
+        "a load is reported of a request that has ended",
+        "A10: AssertionError ends the engine",
+        _report_raises,
+    ),
+    rows.Row("tokens told as loaded after a load in part", "what was not loaded is taken off twice", _loaded),
+)
+WITHOUT = ("asynchronous", "asynchronous-drafts", "hybrid", "encoder-decoder")
+groups.GROUPS.update(HANDED)  # type: ignore[attr-defined]
+
+
+def main() -> int:
+    """Run the groups; the exit code."""
+    parser = argparse.ArgumentParser("python -m tests.differential.omni", description=__doc__)
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--group", action="append")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--plain", action="store_true", help="against the original as it is")
+    options = parser.parse_args()
+    ours, reference = load_class(OURS), load_class(ORIGINAL if options.plain else MENDED)
+    classes = OmniClasses(ours, ours, reference, reference)
+    failures = 0
+    for group in options.group or [g for g in GROUPS if not g.startswith(WITHOUT)]:
+        report = run_group(classes, group, options.steps, options.seed)
+        intended = "; ".join(f"{name} x{count}" for name, count in report.rows.items())
+        told = f"{report.met['handed off']} handed off, {report.met['acknowledged twice']} told twice"
+        print(
+            f"{group:28} {report.steps:6} steps  unexplained {int(report.failure is not None)}  {told}  {intended}".rstrip(),
+            flush=True,
+        )
+        if report.failure:
+            failures += 1
+            print(report.failure)
+    return 2 if failures else 0
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    sys.exit(main())
