@@ -59,12 +59,13 @@ def _least_length_beyond_the_model(call: str, found: Sequence[Difference], pair:
 
 
 def _goes_on_after_a_preemption(call: str, found: Sequence[Difference], pair: Pair) -> bool:
-    """The original ends the pass when a request preempts itself; ours serves those who run behind it."""
+    """The original ends the pass when a request preempts itself; ours serves those who run behind it, or has them give way too."""
     theirs, ours = (side.result for side in pair.sides)
     if call != "schedule" or theirs is None or ours is None or pair.setup.policy != "priority":
         return False
-    fewer = theirs.num_scheduled_tokens.items() < ours.num_scheduled_tokens.items()
-    return bool(theirs.preempted_req_ids) and fewer
+    served, more = theirs.num_scheduled_tokens.items(), ours.num_scheduled_tokens.items()
+    gone, others = theirs.preempted_req_ids, ours.preempted_req_ids
+    return bool(gone) and served <= more and gone <= others and (served < more or gone < others)
 
 
 ROWS: tuple[Row, ...] = (
