@@ -1,7 +1,7 @@
-"""The feature table of the documentation, made from what differential runs recorded: `python -m tests.differential.features`.
+"""The feature table of the documentation, made from recorded differential runs: `python -m tests.differential.features`.
 
-A record is what one release's run printed, as data (`python -m tests.differential --record FILE`); the table adds to it only which
-group of workloads exercises which feature.
+A record is what one release's run printed, as data (`python -m tests.differential --record FILE`); the table adds to it only
+which group of workloads exercises which feature.
 """
 
 from __future__ import annotations

@@ -160,6 +160,7 @@ class Pair:
         self.sides = (Side(reference, self.factory), Side(ours, self.factory))
         self.adds: dict[str, Add] = {}
         self.flights: list[Flight] = []
+        self.left_in_flight: set[str] = set()
         self.loading: list[Load] = []
         self.holding: list[str] = []
         self.received: list[str] = []
@@ -268,6 +269,8 @@ class Pair:
         for rid in known:
             if any(load.rid == rid for load in self.loading):
                 self.facts.add("aborted during a load")
+            if any(rid in flight.tokens for flight in self.flights):
+                self.left_in_flight.add(rid)
         ids: Any = known[0] if len(known) == 1 else known
         aborted = self.factory.status.FINISHED_ABORTED
         self._both("finish_requests", (ids, aborted), (ids, aborted))

@@ -59,7 +59,7 @@ def _least_length_beyond_the_model(call: str, found: Sequence[Difference], pair:
 
 
 def _goes_on_after_a_preemption(call: str, found: Sequence[Difference], pair: Pair) -> bool:
-    """The original ends the pass when a request preempts itself; ours serves those who run behind it, or has them give way too."""
+    """The original ends the pass when a request preempts itself; ours serves those who run behind it, or they give way too."""
     theirs, ours = (side.result for side in pair.sides)
     if call != "schedule" or theirs is None or ours is None or pair.setup.policy != "priority":
         return False
@@ -68,9 +68,17 @@ def _goes_on_after_a_preemption(call: str, found: Sequence[Difference], pair: Pa
     return bool(gone) and served <= more and gone <= others and (served < more or gone < others)
 
 
+def _step_reads_the_entry(call: str, found: Sequence[Difference], pair: Pair) -> bool:
+    """The original may evict what an aborted request's step in flight still reads; ours gives it back at the answer, so later."""
+    evicted = all(d.path.startswith("returned.free_encoder_mm_hashes") for d in found)
+    with_images = any(pair.adds[rid].images for rid in pair.left_in_flight)
+    return call == "schedule" and evicted and with_images
+
+
 ROWS: tuple[Row, ...] = (
     Row("a pass goes on after a preemption", "VLLM-26765", _goes_on_after_a_preemption),
     Row("a step in flight keeps its blocks: who is in it gives nothing", "VLLM-45357", _in_flight_gives_way),
+    Row("a step in flight keeps the encoder entries that it reads", "VLLM-45347", _step_reads_the_entry),
     Row(
         "the model's length ends a request below its least length",
         "the next pass schedules -1 tokens",
