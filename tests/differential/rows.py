@@ -75,9 +75,23 @@ def _step_reads_the_entry(call: str, found: Sequence[Difference], pair: Pair) ->
     return call == "schedule" and evicted and with_images
 
 
+def _without_blocks(call: str, found: Sequence[Difference], pair: Pair) -> bool:
+    """The original leaves who lost its blocks (nothing of its load came) among those that hold some; the order is the same."""
+    return {d.path for d in found} == {"waiting", "kv_holding_waiting"} and all(
+        request.num_computed_tokens == 0
+        for request in pair.reference.scheduler.kv_holding_waiting
+        if request.status.name in ("WAITING", "PREEMPTED")
+    )
+
+
 ROWS: tuple[Row, ...] = (
     Row("a pass goes on after a preemption", "VLLM-26765", _goes_on_after_a_preemption),
     Row("a step in flight keeps its blocks: who is in it gives nothing", "VLLM-45357", _in_flight_gives_way),
+    Row(
+        "who holds no blocks waits with those who hold none",
+        "Scheduler._holds_kv_blocks of 0.32.0",
+        _without_blocks,
+    ),
     Row("a step in flight keeps the encoder entries that it reads", "VLLM-45347", _step_reads_the_entry),
     Row(
         "the model's length ends a request below its least length",

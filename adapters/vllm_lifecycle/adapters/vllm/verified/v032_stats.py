@@ -39,13 +39,13 @@ class Stats032(Stats):
 
 
 def fetches(kernel: Kernel, to_start: int) -> dict[str, int]:
-    """Requests with a load in the background, by how far it is."""
-    loads = [seq.receive.state for seq in kernel.loading() if seq.receive is not None]
-    active = loads.count(Transfer.ACTIVE)
+    """Requests with a load in the background, by how far it is: who has loaded counts until it runs."""
+    states = [seq.receive.state for seq in kernel.loads if seq.receive is not None]
+    active = states.count(Transfer.ACTIVE)
     return {
         KV_FETCH_WAITING_TO_START: to_start,
         KV_FETCH_IN_PROGRESS: active,
-        KV_FETCH_COMPLETED_WAITING: len(loads) - active,
+        KV_FETCH_COMPLETED_WAITING: len(kernel.loads) - active,
     }
 
 
