@@ -207,10 +207,6 @@ def test_words_that_nobody_knows_are_refused() -> None:
         Bench("whenever")
 
 
-def test_chunks_and_several_groups_are_refused_in_one_line() -> None:
+def test_several_groups_are_refused_in_one_line() -> None:
     with pytest.raises(Unsupported, match="several groups"):
         Bench(window=2)
-    factory = OmniFactory(Handed())
-    object.__setattr__(factory.config.model_config, "async_chunk", True)
-    with pytest.raises(Unsupported, match="async_chunk"):
-        factory.scheduler(VerifiedOmniARScheduler, Manager())

@@ -79,7 +79,8 @@ class Chunks:
     def judge(self, event: Chunk) -> str | None:
         """A former stage sends what it has until the last one, and not more than one ahead."""
         owner = self._owner(event.rid)
-        if owner is None or owner in self.ended or self.produced[owner] >= MOST:
+        most = MOST if event.last else MOST - 1  # there is always room for the last one
+        if owner is None or owner in self.ended or self.produced[owner] >= most:
             return None
         waiting = any(key.startswith(f"{event.rid}_") for key in self.store.chunks)
         return None if waiting or self._unused(event.rid) else LEGAL
@@ -100,7 +101,9 @@ class Chunks:
     def owed(self) -> list[Chunk]:
         """A fair former stage sends its last chunk to everybody who has not got it."""
         lives = self.driver.truth.lives.values()
-        return [Chunk(x.rid, True) for x in lives if not x.client_done and self.judge(Chunk(x.rid)) == LEGAL]
+        return [
+            Chunk(x.rid, True) for x in lives if not x.client_done and self.judge(Chunk(x.rid, True)) == LEGAL
+        ]
 
     def polled(self) -> set[str]:
         """Ids that the adapter polls for."""

@@ -41,10 +41,15 @@ class Facts(lockstep.Requests):
 
 
 class AnswersOmni(Answers016):
-    """Answers, whose tokens may trigger hand-offs; `begin` makes the hand-off of a running request, of so many tokens."""
+    """Answers, whose tokens may trigger hand-offs.
+
+    begin   makes the hand-off of a running request, of so many tokens
+    sent    takes what goes to the next stage with an output; None where stages do not send in chunks
+    """
 
     facts: Facts
     begin: Callable[[Seq, int], None]
+    sent: Callable[[Any, Any], None] | None = None
 
     def process(self, step: Step | None, answer: Any) -> dict[int, list[Any]]:
         if answer.pooler_output and not self.facts.vectors:
@@ -62,7 +67,10 @@ class AnswersOmni(Answers016):
                 self._at_sentinel(seq, tokens)
             elif reason is None:
                 self._when_computed(seq, seq.prompt, 0)
-        return super()._conclude(answer, seq, tokens, reason, place, vector)
+        made = super()._conclude(answer, seq, tokens, reason, place, vector)
+        if made is not None and self.sent is not None:
+            self.sent(vector, seq.payload)
+        return made
 
     def _at_sentinel(self, seq: Seq, tokens: list[int]) -> None:
         wanted, sentinel = self.facts.wanted, self.facts.handing.token

@@ -9,16 +9,16 @@ payload that cannot be read) ends with an error; the pass goes on.
 from __future__ import annotations
 
 from time import monotonic
-from typing import Any, ClassVar
+from typing import Any
 
 import vllm_omni  # noqa: F401  (its patches of vLLM come before anything that reads the patched names)
 from vllm_omni.core.sched.output import OmniNewRequestData, OmniSchedulerOutput
 
 from vllm_lifecycle.adapters.omni.verified.answers import AnswersOmni, Facts
+from vllm_lifecycle.adapters.omni.verified.chunks import Chunks, Gated, shows
 from vllm_lifecycle.adapters.omni.verified.settings import Handing, handing
 from vllm_lifecycle.adapters.omni.verified.v016 import VerifiedScheduler016
 from vllm_lifecycle.adapters.vllm.verified.cacheview import kept
-from vllm_lifecycle.adapters.vllm.verified.limits import Limit, on
 from vllm_lifecycle.spec.lifecycles.vocabulary import Party, Status
 from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
 from vllm_lifecycle.statemachine.kernel.columns import Columns
@@ -36,14 +36,6 @@ class VerifiedOmniARScheduler(VerifiedScheduler016):
 
     RELEASE = "omni-0.16.0"
     AHEAD = False
-    LIMITS: ClassVar[tuple[Limit, ...]] = (
-        *VerifiedScheduler016.LIMITS,
-        Limit(
-            "input in chunks from a former stage (async_chunk)",
-            on("model_config.async_chunk"),
-            "leave async_chunk off, or use vllm-omni's own OmniARScheduler",
-        ),
-    )
     OUTPUT = OmniSchedulerOutput
 
     _kernel: HandoffKernel
@@ -54,7 +46,13 @@ class VerifiedOmniARScheduler(VerifiedScheduler016):
         self.KERNEL = HandoffKernel if self._handing.sends else Kernel
         self._needed: list[Seq] = []
         self._shipped: dict[Seq, int] = {}
+        chunked = bool(getattr(self.vllm_config.model_config, "async_chunk", False))
+        self.chunk_transfer_adapter = Chunks(self.vllm_config) if chunked else None
         super()._assemble(registry)
+        if self.chunk_transfer_adapter is not None:
+            told = self._pass
+            self._pass = Gated(told.kernel, told.policy, told.rules, told.limits, told.world)
+            self._answers.sent = self.chunk_transfer_adapter.save_async
 
     def _make_answers(self) -> AnswersOmni:
         made: AnswersOmni = self._answers_of(AnswersOmni)
@@ -63,7 +61,8 @@ class VerifiedOmniARScheduler(VerifiedScheduler016):
         return made
 
     def _columns(self, store: Any) -> Columns | None:
-        if super()._columns(store) is None or not isinstance(store, PagedStore):
+        gated = self.chunk_transfer_adapter is not None
+        if gated or super()._columns(store) is None or not isinstance(store, PagedStore):
             return None
         return Columns(
             store,
@@ -112,6 +111,13 @@ class VerifiedOmniARScheduler(VerifiedScheduler016):
                 beside.append((None, list(make(hold.blocks).blocks[0])))
         return [*super().deferred_frees, *beside]
 
+    def add_request(self, request: Any) -> None:
+        if self.chunk_transfer_adapter is not None and request.request_id not in self._kernel.seqs:
+            self.chunk_transfer_adapter.begin(request)
+        super().add_request(request)
+        if isinstance(self._pass, Gated) and hasattr(request, "_seq"):
+            shows(request, self._pass)
+
     # hand-offs begin
 
     def _begin(self, seq: Seq, tokens: int) -> None:
@@ -121,6 +127,8 @@ class VerifiedOmniARScheduler(VerifiedScheduler016):
     def _finishing(self, seq: Seq) -> tuple[bool, Any]:
         hold, told = super()._finishing(seq)
         self._answers.facts.wanted.pop(seq, None)
+        if self.chunk_transfer_adapter is not None:
+            self.chunk_transfer_adapter.forget(seq)
         transfer = seq.handoff
         if transfer is None or transfer.state is not State.NEEDED:
             return hold, told
@@ -136,13 +144,25 @@ class VerifiedOmniARScheduler(VerifiedScheduler016):
     def schedule(self) -> Any:
         if self._handing.timeout:
             self._give_up()
-        output = super().schedule()
+        output = self._gated() if self.chunk_transfer_adapter is not None else super().schedule()
         shipped = output.finished_requests_needing_kv_transfer = {}
         for seq in self._needed:
             if seq.handoff is not None and seq.handoff.state is State.NEEDED:
                 shipped[seq.id] = _told(self._kernel.ship_handoff(seq))
                 self._shipped[seq] = self._kernel.steps.number
         self._needed = []
+        return output
+
+    def _gated(self) -> Any:
+        """A pass without those who wait for a chunk."""
+        kernel, adapter, gate = self._kernel, self.chunk_transfer_adapter, self._pass
+        assert adapter is not None and isinstance(gate, Gated)
+        waiting = (
+            [*kernel.waiting] if kernel.holding is kernel.waiting else [*kernel.waiting, *kernel.holding]
+        )
+        gate.parked = adapter.park([*waiting, *kernel.running])
+        output = super().schedule()
+        adapter.postprocess_scheduler_output(output, self.requests)
         return output
 
     def _give_up(self) -> None:
