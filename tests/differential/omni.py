@@ -115,7 +115,9 @@ class OmniClasses(Classes):
     """Pairs with hand-offs."""
 
     def pair(self, setup: Setup) -> OmniPair:
-        """Fresh schedulers of the setup."""
+        """Fresh schedulers of the setup; encoder-decoder models have several groups of layers, which are refused."""
+        if setup.encoder == "encoder-decoder":
+            setup = replace(setup, encoder="decoder-only")
         return OmniPair(self.reference, self.ours, setup)
 
 
