@@ -18,5 +18,7 @@ def test_every_feature_was_run_on_both_releases_and_what_is_unexplained_is_named
     assert set(records) == {"0.13.0", "0.32.0"}
     for groups in records.values():
         assert all(name in groups for _, names in FEATURES.values() for name in names)
-    found = {(r, name) for r, groups in records.items() for name, group in groups.items() if group["unexplained"]}
+    found = {
+        (r, name) for r, groups in records.items() for name, group in groups.items() if group["unexplained"]
+    }
     assert found == OPEN
