@@ -53,8 +53,10 @@ def _breaks(tell: Tell, seconds: float) -> str:
     raise KeyError("of ours")
 
 
-def _waits(tell: Tell, seconds: float) -> str:
+def _waits(tell: Tell, seconds: float, first: str = "") -> str:
     try:
+        if first:
+            tell(first)
         time.sleep(60)
     except KeyboardInterrupt:
         return "what was found so far"
@@ -62,8 +64,7 @@ def _waits(tell: Tell, seconds: float) -> str:
 
 
 def _tells(tell: Tell, seconds: float) -> str:
-    tell("ready")
-    return _waits(tell, seconds)
+    return _waits(tell, seconds, "ready")
 
 
 def test_every_task_has_its_result() -> None:
