@@ -45,10 +45,10 @@ class LeaksOnAbort(Scheduler):  # type: ignore[misc]
 
 
 class PreemptsTheFirst(Scheduler):  # type: ignore[misc]
-    """Resets count a preemption twice, and a preempted request goes to the tail of the queue."""
+    """A preempted request goes to the tail of the queue."""
 
-    def _preempt_request(self, request: Any, timestamp: float) -> None:
-        super()._preempt_request(request, timestamp)
+    def _preempt_request(self, request: Any, *args: Any, **kwargs: Any) -> None:
+        super()._preempt_request(request, *args, **kwargs)
         self.waiting.remove_request(request)
         self.waiting.add_request(request)
 

@@ -77,11 +77,14 @@ def _step_reads_the_entry(call: str, found: Sequence[Difference], pair: Pair) ->
 
 def _without_blocks(call: str, found: Sequence[Difference], pair: Pair) -> bool:
     """The original leaves who lost its blocks (nothing of its load came) among those that hold some; the order is the same."""
-    return {d.path for d in found} == {"waiting", "kv_holding_waiting"} and all(
+    if {d.path for d in found} != {"waiting", "kv_holding_waiting"}:
+        return False
+    blockless = [
         request.num_computed_tokens == 0
         for request in pair.reference.scheduler.kv_holding_waiting
         if request.status.name in ("WAITING", "PREEMPTED")
-    )
+    ]
+    return bool(blockless) and all(blockless)
 
 
 ROWS: tuple[Row, ...] = (
