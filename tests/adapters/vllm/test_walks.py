@@ -6,13 +6,16 @@ import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from vllm_lifecycle.adapters.vllm import walks
 from vllm_lifecycle.adapters.vllm.config import STOCK, Unusable, Workshop
+from vllm_lifecycle.adapters.vllm.events import Event
 from vllm_lifecycle.adapters.vllm.explore import conclude, explore
+from vllm_lifecycle.adapters.vllm.play import Failure, Game
 from vllm_lifecycle.adapters.vllm.scope import Match, Scope
 from vllm_lifecycle.adapters.vllm.walks import Walks
 
@@ -80,12 +83,33 @@ def test_the_time_bounds_the_walks(tmp_path: Path) -> None:
 
 def test_ctrl_c_keeps_what_was_walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
-    found = explore(STOCK, (HEALTHY,), seconds=SECONDS, examples=1_000_000)
-    timer.join()
+    sent: list[str] = []
+
+    def press(line: str) -> None:
+        if "examples" in line and not sent:  # the walks have begun
+            sent.append(line)
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    found = explore(STOCK, (HEALTHY,), seconds=SECONDS, examples=1_000_000, progress=press)
+    assert sent
     assert found.coverage[0].cut_by == "interrupted"
-    assert found.coverage[0].walks
+
+
+def test_a_ctrl_c_that_something_swallows_still_ends_the_walks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    played = Game.play
+
+    def swallows(self: Game, event: Event) -> list[Failure]:
+        with suppress(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+        return played(self, event)
+
+    monkeypatch.setattr(Game, "play", swallows)
+    found = explore(STOCK, (HEALTHY,), seconds=SECONDS, examples=1_000_000)
+    assert found.coverage[0].cut_by == "interrupted"
+    assert found.coverage[0].walk_events == 1
 
 
 def test_without_hypothesis_it_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

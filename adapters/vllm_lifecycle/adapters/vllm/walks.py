@@ -13,13 +13,16 @@ key for all targets (examples of one scope mean nothing in another, so each targ
 from __future__ import annotations
 
 import hashlib
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Self
 
 from .canonical import Key
 from .config import Unusable, Workshop
@@ -57,6 +60,36 @@ def check_hypothesis() -> None:
         raise Unusable("hypothesis is not installed: install vllm-lifecycle[test]")
 
 
+class Interruption:
+    """Remembers a Ctrl-C, wherever it lands: what it is raised in (vLLM, Hypothesis, a finaliser) may swallow it.
+
+    The handler that was there before still decides what a Ctrl-C does. Only a main thread hears of one.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+
+    def __enter__(self) -> Self:
+        self._main = threading.current_thread() is threading.main_thread()
+        if self._main:
+            self._before = signal.signal(signal.SIGINT, self._hear)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._main:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self.came = True
+        if callable(self._before):
+            self._before(number, frame)
+
+    def stop(self) -> None:
+        """Raises KeyboardInterrupt if one came."""
+        if self.came:
+            raise KeyboardInterrupt
+
+
 class Walks:
     """Hypothesis walks in one scope on one target; used as a `Search` is."""
 
@@ -77,6 +110,7 @@ class Walks:
         self.end = 0.0
         self._classes: dict[tuple[str, str, bool], type[Fallen]] = {}
         self._told = 0.0
+        self.interruption = Interruption()
         self.left: BaseException | None = None
         """What left an example to end the run: Hypothesis puts an error of its own in its place."""
 
@@ -85,12 +119,14 @@ class Walks:
         start, c = time.monotonic(), self.harvest.coverage
         self.end = start + seconds
         c.cut_by = f"the number of Hypothesis examples, {self.examples}"
-        try:
-            self._draw()
-        except BaseException:
-            if self.left is None:
-                raise
+        with Interruption() as self.interruption:
+            try:
+                self._draw()
+            except BaseException:
+                if self.left is None and not self.interruption.came:
+                    raise
         c.seconds = time.monotonic() - start
+        self.interruption.stop()
         match self.left:
             case None:
                 pass
@@ -100,8 +136,8 @@ class Walks:
                 c.cut_by = HANGS
             case Endless():
                 c.cut_by = f"a state that takes more than {PATIENCE:g} s to judge"
-            case interrupted:
-                raise interrupted
+            case other:
+                raise other
         return self.harvest
 
     def _draw(self) -> None:
@@ -132,6 +168,7 @@ class Walks:
 
     def begin(self) -> Game:
         """A new example."""
+        self.interruption.stop()
         c = self.harvest.coverage
         c.walks += 1
         if time.monotonic() - self._told > 1.0:
@@ -143,6 +180,7 @@ class Walks:
     def play(self, game: Game, event: Event) -> None:
         """Play and judge one event; raises Fallen when a claim falls."""
         with self._patiently():
+            self.interruption.stop()
             if time.monotonic() > self.end:
                 raise TimeUp
             self.harvest.coverage.walk_events += 1
@@ -201,11 +239,8 @@ def state_machine(walks: Walks) -> type[RuleBasedStateMachine]:
 
         def teardown(self) -> None:
             """The sequence ends; one that was left by an exception is not gone on with."""
-            error = sys.exc_info()[1]
-            if error is self.outside:
+            if sys.exc_info()[1] is self.outside:
                 walks.finish(self.game)
-            elif isinstance(error, KeyboardInterrupt):
-                walks.left = error
 
     return Sequence
 
