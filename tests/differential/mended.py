@@ -2,111 +2,21 @@
 
 Each mend names the row of the table of known defects that it removes and changes nothing else; what is still different after
 them is a bug of ours or a row of rows.py. `python -m tests.differential --plain` compares with the schedulers as they are.
-For vLLM 0.13.0; later releases are compared as they are.
+This is the whole for vLLM 0.13.0 (mended032.py: 0.32.0); what concerns loads and the waiting queue is in modules of its own.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
-from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import chain
 from typing import Any
 
+from tests.differential.counted import Counted
+from tests.differential.mended_encoder import EncoderBudgetKept
+from tests.differential.mended_loads import LoadsHaveRoom, LoadsHoldBlocks
+from tests.differential.mended_waiting import WaitingInOrder
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler as OwnAsync
-from vllm.v1.core.sched.request_queue import RequestQueue, create_request_queue
-from vllm.v1.core.sched.scheduler import Scheduler as Own
 from vllm.v1.core.single_type_kv_cache_manager import CrossAttentionManager
-from vllm.v1.request import RequestStatus
-
-from vllm_lifecycle.adapters.vllm.verified.encoder import Cache, CrossCache
-
-
-class Counted(Own):  # type: ignore[misc]
-    """Counts how often each mend made a difference."""
-
-    met: Counter[str]
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.met = Counter()
-        super().__init__(*args, **kwargs)
-
-    def meets(self, mend: type[Any]) -> None:
-        """The mend decides otherwise than the original would."""
-        self.met[mend.__name__] += 1
-
-
-def holds_blocks(request: Any) -> bool:
-    """A waiting request that loads, or has loaded."""
-    return bool(request.num_computed_tokens) or request.status == RequestStatus.WAITING_FOR_REMOTE_KVS
-
-
-class _TwoQueues(RequestQueue):  # type: ignore[misc]
-    """Who holds blocks comes first; who is put back keeps its place among those put back."""
-
-    def __init__(self, policy: Any, differs: Any) -> None:
-        self.first, self.rest = create_request_queue(policy), create_request_queue(policy)
-        self.seen: Any = None
-        self.differs = differs
-
-    def next(self) -> Any:
-        while self.first and not holds_blocks(self.first.peek_request()):
-            self.rest.prepend_request(self.first.pop_request())
-        return self.first or self.rest
-
-    def part(self, request: Any) -> Any:
-        return self.first if holds_blocks(request) else self.rest
-
-    def add_request(self, request: Any) -> None:
-        self.part(request).add_request(request)
-
-    def pop_request(self) -> Any:
-        """The request that was looked at last: what it holds may have changed since."""
-        request, self.seen = self.seen or self.next().peek_request(), None
-        self.remove_request(request)
-        return request
-
-    def peek_request(self) -> Any:
-        self.seen = self.next().peek_request()
-        return self.seen
-
-    def prepend_request(self, request: Any) -> None:
-        self.part(request).prepend_request(request)
-
-    def prepend_requests(self, requests: Iterable[Any]) -> None:
-        back = list(requests)
-        if len(back) > 1 or (self.rest and any(map(holds_blocks, back))):
-            self.differs()
-        for request in back:
-            self.prepend_request(request)
-
-    def remove_request(self, request: Any) -> None:
-        (self.first if request in list(self.first) else self.rest).remove_request(request)
-
-    def remove_requests(self, requests: Iterable[Any]) -> None:
-        for queue in (self.first, self.rest):
-            queue.remove_requests(requests)
-
-    def __bool__(self) -> bool:
-        return bool(self.first or self.rest)
-
-    def __len__(self) -> int:
-        return len(self.first) + len(self.rest)
-
-    def __iter__(self) -> Iterator[Any]:
-        yield from chain(self.first, self.rest)
-
-    def __reversed__(self) -> Iterator[Any]:
-        yield from reversed(list(self))
-
-
-class WaitingInOrder(Counted):
-    """VLLM-32173, VLLM-57841: who was skipped returns in its order, and who holds blocks does not wait behind who does not."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.waiting: Any = _TwoQueues(self.policy, partial(self.meets, WaitingInOrder))
 
 
 class StepsHoldBlocks(Counted):
@@ -236,16 +146,6 @@ class PreemptedHaveNoDrafts(Counted):
         request.spec_token_ids = []
 
 
-class EncoderBudgetKept(Counted):
-    """VLLM-52482, VLLM-55733: the drop list names no entry that is there; an input gives its share back once."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        size = self.encoder_cache_manager.cache_size
-        kind = CrossCache if self.is_encoder_decoder else Cache
-        self.encoder_cache_manager: Any = kind(cache_size=size)
-
-
 class WaitingPinNoInputs(Counted):
     """Who is not admitted gives back the encoder inputs it was planned with: else it pins what a running request waits for."""
 
@@ -256,124 +156,6 @@ class WaitingPinNoInputs(Counted):
                 self.meets(WaitingPinNoInputs)
                 self.encoder_cache_manager.free(request)
         super()._update_after_schedule(scheduler_output)
-
-
-class LoadsHoldBlocks(Counted):
-    """VLLM-32255, VLLM-46240: who ends during a load keeps the blocks until the load, and a send if there is one, are done."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.ending: set[str] = set()
-        self.sending: set[str] = set()
-
-    def finish_requests(self, request_ids: Any, finished_status: Any) -> None:
-        ids = (request_ids,) if isinstance(request_ids, str) else request_ids
-        self.ending |= {
-            rid
-            for rid in ids
-            if (request := self.requests.get(rid)) is not None
-            and request.status == RequestStatus.WAITING_FOR_REMOTE_KVS
-            and rid not in self.finished_recving_kv_req_ids
-        }
-        super().finish_requests(request_ids, finished_status)
-
-    def _connector_finished(self, request: Any) -> Any:
-        delay, params = super()._connector_finished(request)
-        if delay:
-            self.sending.add(request.request_id)
-        return delay, params
-
-    def _free_blocks(self, request: Any) -> None:
-        rid = request.request_id
-        self.sending.discard(rid)
-        if rid in self.ending:
-            self.meets(LoadsHoldBlocks)
-        else:
-            super()._free_blocks(request)
-
-    def _update_from_kv_xfer_finished(self, kv_connector_output: Any) -> None:
-        done = self.ending & set(kv_connector_output.finished_recving or ())
-        self.ending -= done
-        for rid in done - self.sending:
-            super()._free_blocks(self.requests[rid])
-        super()._update_from_kv_xfer_finished(kv_connector_output)
-        self.finished_recving_kv_req_ids -= done
-
-
-class LoadsHaveRoom(Counted):
-    """VLLM-29877, VLLM-45388: a load has a slot, and what it needs to run afterwards is promised to it."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.allocate_any = self.kv_cache_manager.allocate_slots
-        self.kv_cache_manager.allocate_slots = self.allocate_slots
-
-    def loads(self) -> list[Any]:
-        return [
-            request
-            for request in self.requests.values()
-            if request.status == RequestStatus.WAITING_FOR_REMOTE_KVS
-            or (request.num_computed_tokens and request.status < RequestStatus.RUNNING)
-        ]
-
-    @property
-    def max_num_running_reqs(self) -> int:
-        """One that never stops a pass, or, without a slot for the head of the queue, one that does."""
-        running, loads = len(self.running), self.loads()
-        full = running + len(loads) >= self.slots
-        head = self.waiting.peek_request() if self.waiting else None
-        if not full or head in loads:
-            return self.slots + len(loads) + 1
-        if running < self.slots:
-            self.meets(LoadsHaveRoom)
-        return running
-
-    @max_num_running_reqs.setter
-    def max_num_running_reqs(self, slots: int) -> None:
-        self.slots = slots
-
-    def needs(self, request: Any, tokens: int, hit: Any = None) -> int:
-        coordinator = self.kv_cache_manager.coordinator
-        found = hit.blocks if hit is not None else tuple([] for _ in coordinator.single_type_managers)
-        blocks: int = coordinator.get_num_blocks_to_allocate(
-            request.request_id, min(tokens, self.max_model_len), found, 0
-        )
-        return blocks
-
-    def allocate_slots(
-        self,
-        request: Any,
-        num_new_tokens: int,
-        num_new_computed_tokens: int = 0,
-        new_computed_blocks: Any = None,
-        delay_cache_blocks: bool = False,
-        num_lookahead_tokens: int = 0,
-        **more: Any,
-    ) -> Any:
-        loads = [] if request.status == RequestStatus.RUNNING else self.loads()
-        if loads or delay_cache_blocks:
-            later = 1 + self.num_lookahead_tokens
-            start = request.num_computed_tokens + num_new_computed_tokens + num_new_tokens
-            total = start + num_lookahead_tokens
-            keep = sum(self.needs(load, load.num_tokens + later) for load in loads if load is not request)
-            if delay_cache_blocks:
-                whole = self.needs(request, request.num_tokens + later, new_computed_blocks)
-                keep += whole - self.needs(request, start, new_computed_blocks)
-            free = self.kv_cache_manager.block_pool.get_num_free_blocks()
-            needed = self.needs(request, total, new_computed_blocks)
-            if needed + keep > free:
-                if needed <= free:
-                    self.meets(LoadsHaveRoom)
-                return None
-        return self.allocate_any(
-            request,
-            num_new_tokens,
-            num_new_computed_tokens,
-            new_computed_blocks,
-            delay_cache_blocks=delay_cache_blocks,
-            num_lookahead_tokens=num_lookahead_tokens,
-            **more,
-        )
 
 
 class CrossNeedsNoLess(Counted):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.differential.counted import Counted
+from tests.differential.mended_encoder import EncoderBudgetKept
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler as OwnAsync
-from vllm.v1.core.sched.scheduler import Scheduler as Own
 from vllm.v1.request import RequestStatus
 
-from vllm_lifecycle.adapters.vllm.verified.encoder import Cache, CrossCache
 
-
-class StepsHoldBlocks(Own):  # type: ignore[misc]
+class StepsHoldBlocks(Counted):
     """VLLM-45357: what 0.32.0 does for connectors that load, it does always: steps in flight hold the blocks of their rows.
 
     Each request waits for the newest step that it took part in, not for all that were planned since; its groups of blocks come
@@ -41,12 +40,14 @@ class StepsHoldBlocks(Own):  # type: ignore[misc]
         if request is None or self._request_blocks_can_be_freed(request):
             self.give_back(ordered_blocks)
         else:
+            self.meets(StepsHoldBlocks)
             self.deferred_frees.append((request.last_sched_seq, list(ordered_blocks)[::-1]))
 
     def _free_request_blocks(self, request: Any) -> None:
         if self._request_blocks_can_be_freed(request):
             self.kv_cache_manager.free(request)
             return
+        self.meets(StepsHoldBlocks)
         for manager in self.kv_cache_manager.coordinator.single_type_managers:
             blocks = manager.pop_blocks_for_free(request.request_id)
             if blocks:
@@ -59,26 +60,18 @@ class StepsHoldBlocks(Own):  # type: ignore[misc]
             self.kv_cache_manager.block_pool.free_blocks(reversed(entry[1]))
 
 
-class HeldKeepAwake(Own):  # type: ignore[misc]
+class HeldKeepAwake(Counted):
     """VLLM-43433: the engine stays awake while blocks of a finished request are held for a transfer."""
 
     def has_finished_requests(self) -> bool:
-        return bool(super().has_finished_requests()) or len(self.requests) > sum(self.get_request_counts())
+        noticed = bool(super().has_finished_requests())
+        held = len(self.requests) > sum(self.get_request_counts())
+        if held and not noticed:
+            self.meets(HeldKeepAwake)
+        return noticed or held
 
 
-class EncoderBudgetKept(Own):  # type: ignore[misc]
-    """VLLM-55733: an input of an encoder-decoder model gives its share back once."""
-
-    encoder_cache_manager: Any
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        size: int = self.encoder_cache_manager.cache_size
-        kind = CrossCache if self.is_encoder_decoder else Cache
-        self.encoder_cache_manager = kind(cache_size=size)
-
-
-class LoadsHoldBlocks(Own):  # type: ignore[misc]
+class LoadsHoldBlocks(Counted):
     """VLLM-46240: who ends during a load keeps the blocks until the load, and a send if there is one, are done."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -111,11 +104,13 @@ class LoadsHoldBlocks(Own):  # type: ignore[misc]
         self.receiving -= kv_connector_output.finished_recving or set()
         self.sending -= kv_connector_output.finished_sending or set()
         for request in over:
-            if request.request_id not in self.receiving | self.sending:
+            if request.request_id in self.receiving | self.sending:
+                self.meets(LoadsHoldBlocks)
+            else:
                 self._free_blocks(request)
 
 
-class LoadsHaveRoom(Own):  # type: ignore[misc]
+class LoadsHaveRoom(Counted):
     """VLLM-29877, VLLM-45388: a load has a slot, and what it needs to run afterwards is promised to it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -179,7 +174,9 @@ class LoadsHaveRoom(Own):  # type: ignore[misc]
                 whole = self.needs(request, request.num_tokens + later, new_computed_blocks)
                 keep += whole - self.needs(request, start, new_computed_blocks)
                 keep -= self.kv_cache_manager.watermark_blocks if more.get("has_scheduled_reqs") else 0
-            reserved_blocks = max(reserved_blocks, keep)
+            if keep > reserved_blocks:
+                self.meets(LoadsHaveRoom)
+                reserved_blocks = keep
         return self.allocate_any(
             request,
             num_new_tokens,
@@ -190,6 +187,20 @@ class LoadsHaveRoom(Own):  # type: ignore[misc]
             reserved_blocks=reserved_blocks,
             **more,
         )
+
+
+class FailedLoadsReserveNothing(Counted):
+    """A load of which nothing came is no prefill under way: else its request reserves for itself too when it is begun again.
+
+    The original counts such a request among those whose rest has to fit beside it, so one that needs more than half the cache is
+    never admitted again, however empty the cache is.
+    """
+
+    def _update_waiting_for_remote_kv(self, request: Any) -> None:
+        super()._update_waiting_for_remote_kv(request)
+        if not request.num_computed_tokens and request in self._inflight_prefills:
+            self.meets(FailedLoadsReserveNothing)
+            self._inflight_prefills.discard(request)
 
 
 class OnlyComputedIsFound(LoadsHaveRoom):
@@ -221,25 +232,29 @@ class OnlyComputedIsFound(LoadsHaveRoom):
     def _preempt_request(self, request: Any, *args: Any, **kwargs: Any) -> None:
         rid = request.request_id
         if rid in self.filling:
+            self.meets(OnlyComputedIsFound)
             tables = self.kv_cache_manager.get_block_ids(rid)
             for table, first, last in zip(tables, self.filling.pop(rid), self.known(rid), strict=True):
                 self.kv_cache_manager.evict_blocks(set(table[first:last]) - {0})
         super()._preempt_request(request, *args, **kwargs)
 
 
-class ErrorsInOrder(Own):  # type: ignore[misc]
+class ErrorsInOrder(Counted):
     """Requests that end with an error are told in order of arrival, not in the order of a set."""
 
     def finish_requests(self, request_ids: Any, finished_status: Any) -> Any:
         if not isinstance(request_ids, set):
             return super().finish_requests(request_ids, finished_status)
         ended = []
+        if len(request_ids) > 1:
+            self.meets(ErrorsInOrder)
         for rid in [rid for rid in self.requests if rid in request_ids]:
             ended += super().finish_requests(rid, finished_status)
         return ended
 
 
 MENDS = (
+    FailedLoadsReserveNothing,
     LoadsHoldBlocks,
     OnlyComputedIsFound,
     StepsHoldBlocks,

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.differential.mended import MENDS, Counted, LoadsHaveRoom
+from tests.differential.counted import Counted
+from tests.differential.mended import MENDS
+from tests.differential.mended_loads import LoadsHaveRoom
 from vllm.v1.request import RequestStatus
 from vllm_omni.core.sched.omni_ar_scheduler import OmniARScheduler
 
