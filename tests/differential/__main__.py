@@ -51,7 +51,12 @@ def _line(report: Report, seconds: float) -> str:
     unexplained = int(report.failure is not None)
     rows = "; ".join(f"{name} x{count}" for name, count in report.rows.most_common())
     ended = "; ".join(f"{name} x{count}" for name, count in report.ended.most_common())
-    told = [f"intended: {rows}" if rows else "", f"ended: {ended}" if ended else ""]
+    mended = "; ".join(f"{name} x{count}" for name, count in report.mended.most_common())
+    told = [
+        f"intended: {rows}" if rows else "",
+        f"ended: {ended}" if ended else "",
+        f"mended: {mended}" if mended else "",
+    ]
     return (
         f"{report.group:20} {report.steps:7} steps {report.cases:5} cases   unexplained {unexplained}"
         f"   {seconds:5.1f} s   {'   '.join(filter(None, told))}"

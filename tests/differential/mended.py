@@ -11,12 +11,13 @@ import dataclasses
 from functools import partial
 from typing import Any
 
-from tests.differential.counted import Counted
+from tests.differential.counted import Counted, PassesGoOn
 from tests.differential.mended_encoder import EncoderBudgetKept
 from tests.differential.mended_loads import LoadsHaveRoom, LoadsHoldBlocks
 from tests.differential.mended_waiting import WaitingInOrder
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler as OwnAsync
 from vllm.v1.core.single_type_kv_cache_manager import CrossAttentionManager
+from vllm.v1.request import RequestStatus
 
 
 class StepsHoldBlocks(Counted):
@@ -52,6 +53,17 @@ class StepsHoldBlocks(Counted):
 
     def in_flight(self, rid: str) -> bool:
         return any(number <= self.newest.get(rid, 0) for number in self.outstanding)
+
+    def nobody_gives_way(self, request: Any) -> bool:
+        """Blocks of a victim that a step in flight touches would come too late."""
+        late = self.in_flight(self.victim().request_id)
+        if late:
+            self.meets(StepsHoldBlocks)
+        return late
+
+    def _preempt_request(self, request: Any, timestamp: float) -> None:
+        super()._preempt_request(request, timestamp)
+        self.newest.pop(request.request_id, None)
 
     def common_prefix(self, rid: str) -> Any:
         """As if the kept blocks were free, for they are in nobody's table."""
@@ -117,6 +129,19 @@ class VictimsPromiseNothing(Counted):
                     {b.block_id for b in manager.req_to_blocks[rid][first:last]}
                 )
         super()._preempt_request(request, timestamp)
+
+
+class FullIsFull(Counted):
+    """A request that fills the model's length ends, its least length reached or not: the next pass would give it -1 tokens."""
+
+    def _update_request_with_output(self, request: Any, new_token_ids: list[int]) -> tuple[list[int], bool]:
+        room = self.max_model_len - request.num_tokens
+        tokens, stopped = super()._update_request_with_output(request, new_token_ids[:room])
+        if not stopped and request.num_tokens >= self.max_model_len:
+            self.meets(FullIsFull)
+            request.status = RequestStatus.FINISHED_LENGTH_CAPPED
+            stopped = True
+        return tokens, stopped
 
 
 class FinishedStayFinished(Counted):
@@ -188,6 +213,8 @@ MENDS = (
     HeldKeepAwake,
     PreemptedHaveNoDrafts,
     EncoderBudgetKept,
+    PassesGoOn,
+    FullIsFull,
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.differential.counted import Counted
+from tests.differential.counted import Counted, PassesGoOn
 from tests.differential.mended_encoder import EncoderBudgetKept
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler as OwnAsync
 from vllm.v1.request import RequestStatus
@@ -239,6 +239,18 @@ class OnlyComputedIsFound(LoadsHaveRoom):
         super()._preempt_request(request, *args, **kwargs)
 
 
+class BlocklessWaitWithOthers(Counted):
+    """Who has lost its blocks (nothing of its load came) waits with those who hold none (Scheduler._holds_kv_blocks)."""
+
+    def schedule(self, *args: Any) -> Any:
+        output = super().schedule(*args)
+        for request in [r for r in self.kv_holding_waiting if not self._holds_kv_blocks(r)]:
+            self.meets(BlocklessWaitWithOthers)
+            self.kv_holding_waiting.remove_request(request)
+            self.waiting.prepend_request(request)
+        return output
+
+
 class ErrorsInOrder(Counted):
     """Requests that end with an error are told in order of arrival, not in the order of a set."""
 
@@ -261,6 +273,8 @@ MENDS = (
     HeldKeepAwake,
     EncoderBudgetKept,
     ErrorsInOrder,
+    PassesGoOn,
+    BlocklessWaitWithOthers,
 )
 
 
