@@ -14,6 +14,7 @@ from vllm_lifecycle.statemachine.kernel.handoffs import HandoffKernel
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
 from vllm_lifecycle.statemachine.kernel.paged import PagedStore
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
+from vllm_lifecycle.statemachine.kernel.sessions import SessionKernel
 
 
 @dataclass
@@ -71,7 +72,10 @@ def identity(driver: Driver) -> object:
 
 def pair(spec: Program) -> Lockstep:
     """A kernel of the kind that the features ask for."""
-    return Lockstep(spec, HandoffKernel if "handoff" in spec.machine.features else Kernel)
+    features = spec.machine.features
+    if "handoff" in features:
+        return Lockstep(spec, HandoffKernel)
+    return Lockstep(spec, SessionKernel if "sessions" in features else Kernel)
 
 
 def explore(spec: Program, sizes: tuple[int, ...] = (1, 2), limit: int = 10**9) -> Found:

@@ -189,6 +189,20 @@ def continue_session(s: State, r: Request) -> None:
     s.asleep = False
 
 
+@spec.action(
+    by="client",
+    feature="sessions",
+    source={"0.32.0": "v1/core/sched/scheduler.py: Scheduler.add_request (which ends it as aborted)"},
+)
+def close_session(s: State, r: Request, hold: bool) -> None:
+    """WAITING_FOR_STREAMING_REQ -> FINISHED_STOPPED: the client has no further input, so that the last turn was the end."""
+    between_calls(s)
+    s.require(s.status[r] == Status.WAITING_FOR_STREAMING_REQ)
+    may_hold(s, r, hold)
+    do.finish(s, r, Status.FINISHED_STOPPED, hold)
+    s.asleep = False
+
+
 # prefix-cache reset
 
 RESET = {

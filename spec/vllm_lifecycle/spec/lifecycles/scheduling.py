@@ -218,6 +218,23 @@ def preempt_request(s: State, r: Request) -> None:
 
 @spec.action(
     by="scheduler",
+    feature="sessions",
+    source={"0.32.0": "no counterpart: sessions that wait for blocks of each other wait for ever"},
+)
+def give_up_kept_blocks(s: State, r: Request) -> None:
+    """A waiting request gives up the blocks that it kept, for others that wait, and computes again; it keeps its place."""
+    s.require(s.phase == Phase.SCHEDULING)
+    s.require(s.status[r] == Status.WAITING)
+    s.require(s.kv_holding[r])
+    s.kv_holding[r] = False
+    do.drop_table(s, r)
+    do.forget_tokens(s, r)
+    do.give_back_share(s, r)
+    do.settle(s)
+
+
+@spec.action(
+    by="scheduler",
     feature="window",
     source={
         "0.13.0": "v1/core/single_type_kv_cache_manager.py: SlidingWindowManager.remove_skipped_blocks",

@@ -189,3 +189,17 @@ def end_turn(s: State, k: Step, r: Request) -> None:
     s.computed[r] = s.computed[r] - s.placeholders[r]
     s.placeholders[r] = 0
     s.drafts[r] = 0
+
+
+@spec.action(
+    by="scheduler",
+    feature="sessions",
+    source={"0.32.0": "v1/core/sched/scheduler.py: Scheduler._handle_stopped_request"},
+)
+def end_turn_while_preempted(s: State, k: Step, r: Request) -> None:
+    """PREEMPTED -> WAITING_FOR_STREAMING_REQ, in its place: a token of its last run ends the turn; its blocks are gone."""
+    answered(s, k, r, Row.DELIVERABLE)
+    s.require(s.resumable[r])
+    s.require(s.status[r] == Status.PREEMPTED)
+    do.end_epoch(s, r, Row.DROPPED)
+    do.set_status(s, r, Status.WAITING_FOR_STREAMING_REQ)

@@ -47,7 +47,7 @@ spec.lifecycle(
         S.WAITING: {S.RUNNING, S.WAITING_FOR_REMOTE_KVS, S.WAITING_FOR_CHUNK, *_ABORTED},
         S.WAITING_FOR_REMOTE_KVS: {S.WAITING, S.PREEMPTED, S.FINISHED_ERROR, *_ABORTED},
         S.WAITING_FOR_CHUNK: {S.WAITING, S.RUNNING, S.FINISHED_ERROR, *_OUTPUT_ENDS, *_ABORTED},
-        S.WAITING_FOR_STREAMING_REQ: {S.WAITING, *_ABORTED},
+        S.WAITING_FOR_STREAMING_REQ: {S.WAITING, S.FINISHED_STOPPED, *_ABORTED},
         S.RUNNING: {
             S.PREEMPTED,
             S.WAITING_FOR_CHUNK,
@@ -56,7 +56,13 @@ spec.lifecycle(
             *_OUTPUT_ENDS,
             *_ABORTED,
         },
-        S.PREEMPTED: {S.RUNNING, S.WAITING_FOR_REMOTE_KVS, *_OUTPUT_ENDS, *_ABORTED},
+        S.PREEMPTED: {
+            S.RUNNING,
+            S.WAITING_FOR_REMOTE_KVS,
+            S.WAITING_FOR_STREAMING_REQ,
+            *_OUTPUT_ENDS,
+            *_ABORTED,
+        },
         **{reason: {S.FREED} for reason in (*FINISHED, S.WAITING_FOR_TRANSFER_FREE)},
     },
     doc="A request id from one owner to the next.",

@@ -161,9 +161,7 @@ def the_pool_is_not_promised_twice(s: State) -> Implication:
 def only_an_admitted_request_has_a_share(s: State, r: Request) -> Implication:
     """A request has blocks from its admission, or the start of its load, until it is preempted or freed."""
     return when(s.held[r] >= 1).then(
-        do.has_slot(s, r)
-        | s.kv_holding[r]
-        | s.status[r].is_in(Status.WAITING_FOR_REMOTE_KVS, Status.WAITING_FOR_STREAMING_REQ, *OVER)
+        do.has_slot(s, r) | s.kv_holding[r] | s.status[r].is_in(Status.WAITING_FOR_REMOTE_KVS, *OVER)
     )
 
 

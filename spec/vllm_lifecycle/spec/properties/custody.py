@@ -73,9 +73,9 @@ def a_waiting_request_without_loaded_kv_has_no_block_table(s: State, r: Request,
 
 
 @spec.safety(ids=("P4",), lemma=True)
-def an_idle_session_keeps_its_kv(s: State, r: Request) -> Implication:
-    """A session that waits for its client holds its computed blocks."""
-    return when(s.status[r] == Status.WAITING_FOR_STREAMING_REQ).then(s.kv_holding[r])
+def an_idle_session_keeps_its_kv(s: State, r: Request, b: Block) -> Implication:
+    """A session that waits for its client, and was not preempted, holds its computed blocks."""
+    return when(s.status[r] == Status.WAITING_FOR_STREAMING_REQ, s.table[r, b]).then(s.kv_holding[r])
 
 
 @spec.safety(ids=("P1",), lemma=True)

@@ -19,6 +19,7 @@ CORRESPONDS: dict[str, tuple[str, ...]] = {
         "grammar_fails",
         "fail_failed_load",
         "fail_unanswered_row",
+        "close_session",
         "free_request",
     ),
     "receive_finished": (
@@ -30,6 +31,9 @@ CORRESPONDS: dict[str, tuple[str, ...]] = {
     "receive_failed": ("receive_fails", "receive_completes_in_part"),
     "send_finished": ("send_completes", "refuse_unmatched_report"),
     "recompute": ("report_invalid_blocks",),
+    "end_turn": ("end_turn", "end_turn_while_preempted"),
+    "continue_session": ("continue_session",),
+    "give_up_kept_blocks": ("give_up_kept_blocks",),
     "reset": ("reset_prefix_cache", "refuse_reset"),
     "preempt_all": ("begin_forced_reset", "preempt_for_reset"),
     "forget_cache": ("complete_forced_reset",),
@@ -37,4 +41,4 @@ CORRESPONDS: dict[str, tuple[str, ...]] = {
     "ship_handoff": ("ship_handoff",),
     "handoff_acknowledged": ("acknowledge_handoff", "refuse_unmatched_report"),
 }
-"""Method of `Kernel` (or `HandoffKernel`) -> actions of the specification that it can be, by the state it finds."""
+"""Method of `Kernel` (or a kernel derived from it) -> actions of the specification that it can be, by the state it finds."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from vllm_lifecycle.spec.lifecycles.vocabulary import Kind, Party, Status
 from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
-from vllm_lifecycle.statemachine.kernel.kernel import Kernel
 from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.sessions import SessionKernel
 from vllm_lifecycle.statemachine.kernel.transfers import Transfer
 
 NORMAL = frozenset({Status.FINISHED_STOPPED, Status.FINISHED_LENGTH_CAPPED, Status.FINISHED_REPETITION})
 """Ends after which the KV cache is worth handing on."""
 
 
-class HandoffKernel(Kernel):
+class HandoffKernel(SessionKernel):
     """A kernel for an engine whose requests are handed on to a later stage."""
 
     def trigger_handoff(self, seq: Seq, tokens: int) -> None:

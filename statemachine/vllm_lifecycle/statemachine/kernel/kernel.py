@@ -41,6 +41,7 @@ class Kernel(Custody):
     running     in order of admission
     waiting     requests without blocks; holding: waiting requests with a table or a load, when they queue by themselves
     loads       requests that load, or have loaded and wait: each has a slot, and what it will need to run is promised to it
+    idle        sessions that wait for their client (see sessions.py), in the order in which their turns ended
     notices     ids that finished since the last step was dispatched
     columns     its lockstep decoders; None where everybody is served by himself
     """
@@ -63,6 +64,7 @@ class Kernel(Custody):
         self.notices: set[str] = set()
         self.unfinished = 0
         self.loads: dict[Seq, None] = {}
+        self.idle: dict[Seq, None] = {}
         self._finishing = finishing
 
     # requests come
@@ -301,6 +303,7 @@ class Kernel(Custody):
             self._end_table(seq)
         seq.held_kv = False
         self.loads.pop(seq, None)
+        self.idle.pop(seq, None)
         self._free_id(seq)
         return told
 

@@ -62,7 +62,7 @@ class Seq:
                 least `deliver_from`, else dropped
     reason      how it ended, while it waits for a transfer
     chunk       its newest row left known tokens to compute
-    announced   a worker was told of it; held_kv: waits with a table (after a load)
+    announced   a worker was told of it, but (anew) not of its present turn; held_kv: waits with a table (after a load or a turn)
     receive, send, handoff   its transfers that are not over; triggered: its hand-off was asked for while it ran
     lockstep    the lockstep decoders when it is one of them: `computed`, `placeholders`, `in_flight` and `last_step` are kept
                 for all of them together then, and `computed_now`, `awaited_now` are what to read; `tokens` and `outputs` are
@@ -70,7 +70,7 @@ class Seq:
     """
 
     __slots__ = (
-        "announced", "arrival", "cached_blocks", "cached_tokens", "chunk", "computed", "deliver_from", "drafts", "epoch",
+        "anew", "announced", "arrival", "cached_blocks", "cached_tokens", "chunk", "computed", "deliver_from", "drafts", "epoch",
         "external", "handoff", "hashes", "held_kv", "id", "in_flight", "last_step", "limit", "lockstep", "lora", "outputs",
         "payload", "placeholders", "preemptions", "priority", "prompt", "reason", "receive", "run", "send", "skip_cache",
         "status", "table", "tokens", "triggered",
@@ -119,6 +119,7 @@ class Seq:
         self.reason: Status | None = None
         self.chunk = False
         self.announced = False
+        self.anew = False
         self.held_kv = False
         self.receive: Transfer | None = None
         self.send: Transfer | None = None

@@ -15,6 +15,7 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
 from vllm_lifecycle.statemachine.kernel.queue import Queue
 from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.sessions import SessionKernel
 from vllm_lifecycle.statemachine.kernel.store import Hit
 from vllm_lifecycle.statemachine.policies.policy import Policy
 from vllm_lifecycle.statemachine.scheduling.plan import Plan
@@ -196,16 +197,18 @@ class Scheduling:
         runs = chain(plan.members, plan.running) if self.limits.loras else ()
         loras = {seq.lora for seq in runs if seq.lora}
         skipped: dict[Queue, list[Seq]] = {}
+        short = False
         while self._room() > 0:
             queue = kernel.holding
-            if not len(queue) and self.paused == RUNS:
+            if not len(queue) and self.paused == RUNS and (not short or self._still(plan)):
                 queue = kernel.waiting
             if not len(queue):
                 break
             seq = queue.peek()
-            if not kernel.slot_is_free() and seq not in kernel.loads:
+            crowded = not kernel.slot_is_free() and seq not in kernel.loads
+            if crowded and not (queue is kernel.holding and kernel.loads):
                 break
-            if not self._ready(plan, seq):
+            if crowded or not self._ready(plan, seq):
                 if seq.status is Status.FREED or seq.status is Status.WAITING_FOR_TRANSFER_FREE:
                     continue
             elif not (
@@ -213,7 +216,9 @@ class Scheduling:
             ):
                 answer = self._admit(plan, seq)
                 if answer is None:
-                    break
+                    if not self._passed_by(plan, seq):
+                        break
+                    short = True
                 if answer:
                     if seq.lora:
                         loras.add(seq.lora)
@@ -224,6 +229,39 @@ class Scheduling:
         for queue, seqs in skipped.items():
             queue.put_back(seqs)
             plan.skipped += seqs
+        if short and self._still(plan):
+            self._make_room()
+
+    def _passed_by(self, plan: Plan, seq: Seq) -> bool:
+        """Sessions keep blocks while they wait, so that who does not fit may wait for one behind it, or for a client.
+
+        A session that does not fit is passed by; so is anybody while nothing runs and an idle session may be why.
+        """
+        kernel = self.kernel
+        if seq.held_kv and seq not in kernel.loads:
+            return kernel.holding is not kernel.waiting or self._still(plan)
+        return bool(kernel.idle) and self._still(plan)
+
+    def _still(self, plan: Plan) -> bool:
+        """Nothing runs, loads or is in flight, so that no block will come back by itself."""
+        kernel = self.kernel
+        return not (plan.tokens or kernel.running or kernel.loads or kernel.steps.outstanding)
+
+    def _kept(self) -> list[Seq]:
+        """Sessions that have input, and blocks of their last turn."""
+        kernel = self.kernel
+        return [
+            seq
+            for seq in kernel.holding
+            if seq.held_kv and seq.status is Status.WAITING and seq not in kernel.loads
+        ]
+
+    def _make_room(self) -> None:
+        """Sessions wait for blocks that the others of them keep: the one that came last gives way, and computes again later."""
+        kept = self._kept()
+        if len(kept) > 1 and isinstance(self.kernel, SessionKernel):
+            self.world.encoder_free(kept[-1])
+            self.kernel.give_up_kept_blocks(kept[-1])
 
     def _ready(self, plan: Plan, seq: Seq) -> bool:
         """A blocked request whose wait is over goes on; False: it still waits, or has ended."""
@@ -303,7 +341,7 @@ class Scheduling:
                 needed = self.rules.cross_as_scheduled
                 cross = world.encoder_size(seq, inputs.inputs) if needed else limits.cross
         lookahead = limits.lookahead if seq.computed or self.rules.looks_ahead_at_once else 0
-        again = seq.status is Status.PREEMPTED
+        again = seq.status is Status.PREEMPTED and not seq.anew
         spare = limits.watermark if kernel.running else 0
         keep = spare + (kernel.promised(limits.lookahead, but=seq) if kernel.loads else 0)
         fresh = None
@@ -321,6 +359,7 @@ class Scheduling:
         if hit is not None:
             world.found(seq, hit.tokens, external)
         (plan.resumed if again else plan.new).append(seq)
+        seq.anew = False
         seq.computed = computed
         if seq.cached_tokens < 0:
             seq.cached_tokens = computed

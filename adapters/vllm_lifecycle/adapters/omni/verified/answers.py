@@ -58,6 +58,10 @@ class AnswersOmni(Answers016):
                 self.kernel.columns.dissolve()
         return super().process(step, answer)
 
+    def stopped(self, seq: Seq, reason: Status) -> Any:
+        self.facts.wanted.pop(seq, None)  # a sentinel that ends a turn is not computed
+        return super().stopped(seq, reason)
+
     def _conclude(
         self, answer: Any, seq: Seq, tokens: list[int], reason: Status | None, place: int, vector: Any
     ) -> Any:

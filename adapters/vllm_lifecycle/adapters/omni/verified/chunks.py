@@ -26,6 +26,9 @@ from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.scheduling.loop import Scheduling
 from vllm_lifecycle.statemachine.scheduling.plan import Plan
 
+IDLE = Status.WAITING_FOR_STREAMING_REQ
+"""A session that waits for its client waits for nobody else."""
+
 PAUSE = 0.001
 """Seconds until a chunk that the transport did not take is tried again."""
 
@@ -104,7 +107,7 @@ class Chunks(OmniChunkTransferAdapter):  # type: ignore[misc]
         if self.connector.stage_id == 0:
             return frozenset()
         with self._lock:
-            return frozenset([seq for seq in seqs if not self._has_chunk(seq)])
+            return frozenset([seq for seq in seqs if seq.status is not IDLE and not self._has_chunk(seq)])
 
     def _has_chunk(self, seq: Seq) -> bool:
         rid = seq.id
@@ -121,7 +124,7 @@ class Chunks(OmniChunkTransferAdapter):  # type: ignore[misc]
             if seq not in self._awaited:
                 self._awaited.add(seq)
                 self.load_async(seq.payload)
-            if seq.status is Status.WAITING:
+            if seq.status is Status.WAITING and not seq.held_kv:
                 seq.status = Status.WAITING_FOR_CHUNK
         return has
 

@@ -23,10 +23,10 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import Party, Status
 from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
 from vllm_lifecycle.statemachine.kernel.columns import Columns
 from vllm_lifecycle.statemachine.kernel.handoffs import HandoffKernel
-from vllm_lifecycle.statemachine.kernel.kernel import Kernel
 from vllm_lifecycle.statemachine.kernel.paged import PagedStore
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.sessions import SessionKernel
 from vllm_lifecycle.statemachine.kernel.transfers import Transfer
 from vllm_lifecycle.statemachine.scheduling.plan import Plan
 
@@ -43,7 +43,7 @@ class VerifiedOmniARScheduler(VerifiedScheduler016):
 
     def _assemble(self, registry: Any) -> None:
         self._handing: Handing = handing(self.vllm_config.model_config)
-        self.KERNEL = HandoffKernel if self._handing.sends else Kernel
+        self.KERNEL = HandoffKernel if self._handing.sends else SessionKernel
         self._needed: list[Seq] = []
         self._shipped: dict[Seq, int] = {}
         chunked = bool(getattr(self.vllm_config.model_config, "async_chunk", False))

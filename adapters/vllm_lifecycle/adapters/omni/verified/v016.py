@@ -7,6 +7,7 @@ Rejected: a constructor of its own (0.16.0's takes what 0.13.0's takes).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import repeat
@@ -19,7 +20,7 @@ from vllm.v1.engine import EngineCoreOutput
 from vllm.v1.metrics.perf import ModelMetrics
 from vllm.v1.request import RequestStatus
 
-from vllm_lifecycle.adapters.vllm.verified.breaches import logger
+from vllm_lifecycle.adapters.omni.verified.sessions import Sessions
 from vllm_lifecycle.adapters.vllm.verified.encoder import Encoders
 from vllm_lifecycle.adapters.vllm.verified.events import CacheEvents
 from vllm_lifecycle.adapters.vllm.verified.limits import COMMON, Limit, Unsupported, on
@@ -32,6 +33,7 @@ from vllm_lifecycle.adapters.vllm.verified.v013 import VerifiedScheduler as Veri
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
 from vllm_lifecycle.statemachine.kernel.lanes import Lanes
 from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.sessions import SessionKernel
 from vllm_lifecycle.statemachine.kernel.store import V0_16_0 as STORE
 from vllm_lifecycle.statemachine.kernel.store import StoreRules
 from vllm_lifecycle.statemachine.scheduling.plan import Plan
@@ -39,13 +41,6 @@ from vllm_lifecycle.statemachine.scheduling.rules import V0_13_0, Limits, Rules
 
 V0_16_0 = replace(V0_13_0, tells_table=True, returns_inputs=True)
 """As 0.13.0, but for two things: the connector hears the whole table, and encoder inputs without blocks are given back."""
-
-SESSIONS = Limit(
-    "streaming input sessions",
-    on("resumable"),
-    "send the whole prompt in one request, or leave out --scheduler-cls",
-)
-"""Asked of a single request: it is answered with an error, the others go on."""
 
 
 class Stats016(Stats):
@@ -105,7 +100,12 @@ class Encoders016(Encoders):
 
 
 class Answers016(Answers013):
-    """Answers, with the outputs of 0.16.0."""
+    """Answers, with the outputs of 0.16.0; `sessions` are told of stops."""
+
+    sessions: Sessions
+
+    def stopped(self, seq: Seq, reason: Status) -> Any:
+        return None if self.sessions.stopped(seq, reason) else super().stopped(seq, reason)
 
     def extend_keys(self, seq: Seq) -> None:
         seq.payload.update_block_hashes()
@@ -120,15 +120,17 @@ class Answers016(Answers013):
         vector: Any = None,
         **more: Any,
     ) -> Any:
-        request, ended = seq.payload, seq.reason is not None
+        request = seq.payload
+        turn = self.sessions.turns.pop(seq, None)
+        reason = request.status if seq.reason is not None else turn and RequestStatus[turn.reason.name]
         return EngineCoreOutput(
             request_id=seq.id,
             new_token_ids=tokens,
             new_logprobs=logprobs,
             new_prompt_logprobs_tensors=prompt_logprobs,
             pooling_output=vector,
-            finish_reason=RequestStatus.get_finished_reason(request.status) if ended else None,
-            stop_reason=request.stop_reason,
+            finish_reason=None if reason is None else RequestStatus.get_finished_reason(reason),
+            stop_reason=request.stop_reason if turn is None else turn.token,
             events=request.take_events() if request.events else None,
             kv_transfer_params=told,
             trace_headers=request.trace_headers,
@@ -155,6 +157,7 @@ class VerifiedScheduler016(Verified013):
     STATS = Stats016
     EVENTS = CacheEvents016
     ENCODERS = Encoders016
+    KERNEL = SessionKernel
     LIMITS: ClassVar[tuple[Limit, ...]] = (
         *COMMON,
         Limit(
@@ -165,6 +168,7 @@ class VerifiedScheduler016(Verified013):
     )
 
     _stats: Stats016
+    _kernel: SessionKernel
 
     def _read_drafting(self) -> None:
         super()._read_drafting()
@@ -207,7 +211,7 @@ class VerifiedScheduler016(Verified013):
 
     def _answers_of(self, kind: type[A]) -> A:
         transfer = self.vllm_config.kv_transfer_config
-        return kind(
+        made = kind(
             self._kernel,
             self._world,
             Loads(
@@ -223,15 +227,30 @@ class VerifiedScheduler016(Verified013):
             hash_size=self.block_size,
             asynchronous=self.asynchronous,
         )
+        made.sessions = self._sessions = Sessions(
+            self._kernel,
+            self.breaches,
+            fits=self._has_room,
+            keys=made.extend_keys,
+            end=made.end,
+            queued=self._stats.queued,
+        )
+        return made
+
+    def _has_room(self, tokens: int) -> bool:
+        """A prompt of so many tokens is not too long for the model, nor for the whole KV cache."""
+        return tokens <= self.max_model_len and self._least(tokens) < self._kernel.store.size
 
     # requests and steps
 
     def add_request(self, request: Any) -> None:
+        owner = self._kernel.seqs.get(request.request_id)
+        if owner is not None and owner.reason is None and owner.payload.resumable:
+            self._sessions.input(owner, request)
+            return
+        if request.resumable and owner is None:
+            request.streaming_queue = deque()
         super().add_request(request)
-        seq: Seq | None = getattr(request, "_seq", None)
-        if seq is not None and self._kernel.seqs.get(seq.id) is seq and SESSIONS.asked(request):
-            logger.error("Request %s asks for %s: %s", seq.id, SESSIONS.feature, SESSIONS.instead)
-            self._answers.end(seq)
 
     def _output(self, plan: Plan) -> Any:
         output = super()._output(plan)

@@ -118,10 +118,11 @@ class Readings:
     # counts
 
     def get_request_counts(self) -> tuple[int, int]:
-        return len(self._kernel.running), self.get_num_unfinished_requests() - len(self._kernel.running)
+        running = len(self._kernel.running)
+        return running, self._kernel.unfinished - running
 
     def get_num_unfinished_requests(self) -> int:
-        return self._kernel.unfinished
+        return self._kernel.unfinished - len(self._kernel.idle)
 
     def has_finished_requests(self) -> bool:
         kernel = self._kernel

@@ -141,7 +141,7 @@ class Answers:
         logprobs, prompts, nans = answer.logprobs, answer.prompt_logprobs_dict, answer.num_nans_in_logits
         if tokens and request.structured_output_request is not None:
             reason = self.judged(seq, tokens, reason)
-        told = self.kernel.finish(seq, reason) if reason is not None else None
+        told = self.stopped(seq, reason) if reason is not None else None
         if tokens and request.structured_output_request is not None:
             self._advance(seq, tokens)
         if nans is not None and rid in nans:
@@ -154,6 +154,10 @@ class Answers:
         if logprobs and params is not None and wants_logprobs(params):
             chosen = logprobs.slice_request(place, len(tokens))
         return self.output(seq, tokens, told, logprobs=chosen, prompt_logprobs=prompt, vector=vector)
+
+    def stopped(self, seq: Seq, reason: Status) -> Any:
+        """Its tokens end the request; what the client is told of a transfer."""
+        return self.kernel.finish(seq, reason)
 
     def judged(self, seq: Seq, tokens: list[int], reason: Status | None) -> Status | None:
         """Why the request ends, once its grammar has seen the tokens; as it was, unless a release says so."""
