@@ -15,6 +15,7 @@ class LoadsHoldBlocks(Counted):
         super().__init__(*args, **kwargs)
         self.ending: set[str] = set()
         self.sending: set[str] = set()
+        self.loaded: set[str] = set()
 
     def finish_requests(self, request_ids: Any, finished_status: Any) -> None:
         ids = (request_ids,) if isinstance(request_ids, str) else request_ids
@@ -35,8 +36,9 @@ class LoadsHoldBlocks(Counted):
 
     def _free_blocks(self, request: Any) -> None:
         rid = request.request_id
-        self.sending.discard(rid)
-        if rid in self.ending:
+        if rid not in self.loaded:
+            self.sending.discard(rid)
+        if rid in self.ending | self.loaded:
             self.meets(LoadsHoldBlocks)
         else:
             super()._free_blocks(request)
@@ -46,7 +48,10 @@ class LoadsHoldBlocks(Counted):
         self.ending -= done
         for rid in done - self.sending:
             super()._free_blocks(self.requests[rid])
+        sent = set(kv_connector_output.finished_sending or ())
+        self.loaded = (done & self.sending) - sent  # 0.16.0 would free them here
         super()._update_from_kv_xfer_finished(kv_connector_output)
+        self.loaded = set()
         self.finished_recving_kv_req_ids -= done
 
 
