@@ -1,7 +1,7 @@
 """The verified scheduler inside vLLM: `VerifiedScheduler` and `VerifiedAsyncScheduler`, for the release that is installed.
 
-Which adapter serves a release is decided by what the release has, not by its number, and only when a class is asked for:
-importing this package needs no vLLM.
+A release has an adapter or it is refused: between two releases the engine's interface and what it means change without a
+failing import. Importing this package needs no vLLM; asking for a class does.
 """
 
 from __future__ import annotations
@@ -15,9 +15,18 @@ if TYPE_CHECKING:
 __all__ = ["VerifiedAsyncScheduler", "VerifiedScheduler"]
 
 
+ADAPTERS = {"0.13.0": "v013", "0.32.0": "v032"}
+"""The module that serves each release of vLLM."""
+
+
 def __getattr__(name: str) -> Any:
+    """A scheduler class for the vLLM that is installed; ImportError, one line, where there is none for it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    interface = import_module("vllm.v1.core.sched.interface")
-    adapter = "v032" if hasattr(interface, "PauseState") else "v013"
-    return getattr(import_module(f"{__name__}.{adapter}"), name)
+    release = str(import_module("vllm").__version__).partition("+")[0]
+    if release not in ADAPTERS:
+        raise ImportError(
+            f"{name} runs inside vLLM {' and '.join(ADAPTERS)}, and this is {release}: leave out --scheduler-cls, "
+            "or install one of those"
+        )
+    return getattr(import_module(f"{__name__}.{ADAPTERS[release]}"), name)
