@@ -23,10 +23,11 @@ import vllm_omni  # noqa: F401  (patches vLLM before the harness reads it)
 from tests.differential import groups, rows
 from tests.differential.build import Factory
 from tests.differential.groups import GROUPS, Drawn
-from tests.differential.pair import Flight, Pair
+from tests.differential.pair import Pair
 from tests.differential.plain import Difference
 from tests.differential.run import Classes, run_group
 from tests.differential.settings import Answer, Setup
+from tests.differential.worker import Flight
 
 from vllm_lifecycle.adapters.vllm.config import load_class
 

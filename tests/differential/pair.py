@@ -6,18 +6,13 @@ everybody's outputs.  At the first difference the pair stops: two schedulers tha
 
 from __future__ import annotations
 
-import traceback
-from collections import Counter
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from importlib import import_module
+from dataclasses import dataclass
 from typing import Any
-from zlib import crc32
 
-import numpy as np
-from tests.differential.build import Factory, factory, token
-from tests.differential.connectors import Load, PairedStats, Script
-from tests.differential.grammar import Manager, ScriptedGrammar
+from tests.differential.build import factory
+from tests.differential.connectors import Load
+from tests.differential.grammar import ScriptedGrammar
 from tests.differential.plain import Difference, differences, plain
 from tests.differential.settings import (
     Abort,
@@ -32,112 +27,9 @@ from tests.differential.settings import (
     Setup,
     Step,
 )
+from tests.differential.side import Side
 from tests.differential.witnesses import of_outputs, of_step
-
-QUEUES = ("running", "waiting", "kv_holding_waiting")
-
-
-class Side:
-    """One scheduler with everything that holds state beside it."""
-
-    def __init__(self, cls: type[Any], made_by: Factory) -> None:
-        self.factory = made_by
-        self.manager = Manager()
-        self.scheduler, self.publisher = made_by.scheduler(cls, self.manager)
-        self.script = Script(made_by.setup.block_size)
-        self.encoder_connector = getattr(self.scheduler, "ec_connector", None)
-        if made_by.setup.connector:
-            self.scheduler.connector.script = self.script
-        self.requests: dict[str, Any] = {}
-        self.trace = ""
-        self.result: Any = None
-
-    def call(self, name: str, *args: Any) -> dict[str, Any]:
-        """Call a method; what came back or was raised, and all that can be seen from outside."""
-        seen: dict[str, Any] = {}
-        self.result = None
-        try:
-            self.result = getattr(self.scheduler, name)(*args)
-            seen["returned"] = plain(self.result)
-        except Exception as error:
-            seen["raised"] = type(error).__name__
-            self.trace = _where(error)
-            return seen
-        return seen | self.observed()
-
-    def observed(self) -> dict[str, Any]:
-        """What the engine and others read between calls."""
-        scheduler = self.scheduler
-        seen = {
-            **self.queues(),
-            "get_request_counts": scheduler.get_request_counts(),
-            "get_num_unfinished_requests": scheduler.get_num_unfinished_requests(),
-            "has_requests": scheduler.has_requests(),
-            "has_finished_requests": scheduler.has_finished_requests(),
-            "free blocks": scheduler.kv_cache_manager.block_pool.get_num_free_blocks(),
-            "grammar calls": self.manager.told[:],
-            "connector calls": self.script.told[:],
-        }
-        self.manager.told.clear()
-        if self.encoder_connector is not None:
-            seen["encoder connector calls"] = self.encoder_connector.told[:]
-        if self.publisher is not None:
-            seen["cache events"] = plain(self.publisher.batches)
-            self.publisher.batches = []
-        return seen
-
-    def queues(self) -> dict[str, list[str]]:
-        """The ids in each queue, in order."""
-        scheduler = self.scheduler
-        return {
-            name: [r.request_id for r in getattr(scheduler, name)]
-            for name in QUEUES
-            if hasattr(scheduler, name)
-        }
-
-    def view(self) -> str:
-        """Queues, statuses and blocks, for a reader."""
-        try:
-            scheduler = self.scheduler
-            queues = [
-                f"{name} {[_one(r) for r in getattr(scheduler, name)]}"
-                for name in QUEUES
-                if hasattr(scheduler, name)
-            ]
-            free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
-            return "; ".join([*queues, f"{free} blocks free"])
-        except Exception as error:
-            return f"no view: {type(error).__name__}: {error}"
-
-
-def _one(request: Any) -> str:
-    status = {"RUNNING": "", "WAITING": ""}.get(request.status.name, f" {request.status.name}")
-    return f"{request.request_id}{status} {request.num_computed_tokens}/{request.num_tokens}"
-
-
-def _where(error: BaseException) -> str:
-    """The exception and the innermost frames."""
-    frames = traceback.extract_tb(error.__traceback__)[1:][-5:]
-    places = [f"      {f.filename.rsplit('/', 1)[-1]}:{f.lineno} {f.name}: {f.line}" for f in frames]
-    return "\n".join([*places, f"      {type(error).__name__}: {error}"])
-
-
-@dataclass
-class Flight:
-    """A step in flight."""
-
-    outputs: tuple[Any, Any]
-    told: Any
-    """The output as it was when the step was dispatched."""
-    tokens: dict[str, int]
-    drafts: dict[str, int]
-    samples: frozenset[str]
-    prompts: frozenset[str]
-    """Requests whose prompt this step completes."""
-    loads: tuple[Load, ...]
-    """Loads that this step itself does."""
-    adds: dict[str, Add]
-    images: dict[str, list[int]] = field(default_factory=dict)
+from tests.differential.worker import Flight, Worker
 
 
 @dataclass(frozen=True)
@@ -149,40 +41,26 @@ class Divergence:
     differences: tuple[Difference, ...]
 
 
-class Pair:
+class Pair(Worker):
     """Both sides, the environment, and how far they have come."""
 
     made_by = staticmethod(factory)
 
     def __init__(self, reference: type[Any], ours: type[Any], setup: Setup) -> None:
+        super().__init__()
         self.setup = setup
         self.factory = self.made_by(setup)
         self.sides = (Side(reference, self.factory), Side(ours, self.factory))
         self.adds: dict[str, Add] = {}
         self.flights: list[Flight] = []
-        self.left_in_flight: set[str] = set()
-        self.loading: list[Load] = []
         self.holding: list[str] = []
-        self.received: list[str] = []
-        self.sent: list[str] = []
-        self.broken: dict[str, int] = {}
         self.compiling: set[str] = set()
         self.applied = 0
-        self.steps = 0
         self.divergence: Divergence | None = None
         self.ended = ""
         """Why the run cannot go on although nothing differs: both raised."""
         self.fresh: tuple[Load, ...] = ()
         """Loads that the last call started for the next step to do itself."""
-        self.met: Counter[str] = Counter()
-        """What was reached, and how often."""
-        self.facts: set[str] = set()
-        """What has happened that rows of intended differences ask about."""
-
-    @property
-    def reference(self) -> Side:
-        """The side that the environment looks at."""
-        return self.sides[0]
 
     def run(self, events: tuple[Event, ...]) -> Divergence | None:
         """Apply events up to the first difference."""
@@ -266,11 +144,9 @@ class Pair:
         known = [rid for rid in event.rids if rid in self.adds]
         if not known:
             return
-        for rid in known:
-            if any(load.rid == rid for load in self.loading):
-                self.facts.add("aborted during a load")
-            if any(rid in flight.tokens for flight in self.flights):
-                self.left_in_flight.add(rid)
+        loading = {load.rid for load in self.loading}
+        self.met["aborted during a load"] += any(rid in loading for rid in known)
+        self.met["aborted in flight"] += any(rid in f.tokens for f in self.flights for rid in known)
         ids: Any = known[0] if len(known) == 1 else known
         aborted = self.factory.status.FINISHED_ABORTED
         self._both("finish_requests", (ids, aborted), (ids, aborted))
@@ -337,93 +213,9 @@ class Pair:
         ]
         if self._both("update_from_output", args[0], args[1]):
             self.met.update(of_outputs(self.reference.result))
-            if self.setup.drafts:
-                self._propose(flight, event.accept)
-
-    def _sampled(self, flight: Flight, rid: str, accept: int) -> list[int]:
-        add = flight.adds[rid]
-        if rid not in flight.samples or add.pooling:
-            return []
-        request = self.reference.requests[rid]
-        count = 1
-        if rid in flight.drafts:
-            accepted = (accept + crc32(rid.encode())) % (flight.drafts[rid] + 1)
-            self.met["drafts accepted"] += accepted > 0
-            self.met["drafts rejected"] += accepted < flight.drafts[rid]
-            count += accepted
-        return [token(add, request.num_output_tokens + i) for i in range(count)]
-
-    def _report(self, flight: Flight) -> Any:
-        """Makes the connector part of the answer, once for each side."""
-        sent, received = set(self.sent), set(self.received)
-        covered = {load.rid: load for load in (*flight.loads, *self.loading)}
-        bad: set[int] = set()
-        for rid in [rid for rid in self.broken if rid in covered]:
-            blocks = covered[rid].blocks
-            bad |= set(blocks[self.broken.pop(rid) % len(blocks) :])
-            self.met["load failed"] += 1
-        self.met["load reported"] += len(received)
-        self.met["send reported"] += len(sent)
-        self.sent, self.received = [], []
-        counts = {"steps": self.steps} if self.setup.log_stats else None
-        if not (sent or received or bad or self.setup.connector):
-            return lambda: None
-        return lambda: self.factory.report(
-            finished_sending=set(sent) or None,
-            finished_recving=set(received) or None,
-            invalid_block_ids=set(bad),
-            kv_connector_stats=counts and PairedStats(data=dict(counts)),
-        )
-
-    def _reply(self, flight: Flight, sampled: dict[str, list[int]], report: Any) -> Any:
-        ids = list(sampled)
-        pooled = None
-        if any(add.pooling for add in flight.adds.values()):
-            pooled = [[1.0] if flight.adds[rid].pooling and rid in flight.samples else None for rid in ids]
-        return self.factory.answer(
-            req_ids=ids,
-            req_id_to_index={rid: i for i, rid in enumerate(ids)},
-            sampled_token_ids=list(sampled.values()),
-            pooler_output=pooled,
-            kv_connector_output=report,
-            **self._measures(flight, sampled),
-        )
-
-    def _measures(self, flight: Flight, sampled: dict[str, list[int]]) -> dict[str, Any]:
-        """Log probabilities, NaN counts and graph statistics, where a request of the step asks for the first."""
-        asking = {rid for rid, add in flight.adds.items() if add.logprobs}
-        if not asking:
-            return {"logprobs": None, "prompt_logprobs_dict": {}}
-        counts = [len(tokens) if self.setup.drafts else 1 for tokens in sampled.values()]
-        rows = sum(counts)
-        lists, tensors = self.factory.outputs.LogprobsLists, self.factory.outputs.LogprobsTensors
-        values = np.arange(2 * rows).reshape(rows, 2)
-        starts = [sum(counts[:i]) for i in range(len(counts))] if self.setup.drafts else None
-        prompts = {
-            rid: tensors(*(np.full((2, 2), n) for n in range(3)))
-            for rid in asking & flight.prompts & flight.samples
-            if sampled[rid]
-        }
-        graph = import_module("vllm.compilation.cuda_graph").CUDAGraphStat
-        self.met["NaN counts"] += 1
-        return {
-            "logprobs": lists(values, values / 7, np.arange(rows), starts),
-            "prompt_logprobs_dict": prompts,
-            "num_nans_in_logits": {rid: crc32(rid.encode()) % 3 for rid in sampled},
-            "cudagraph_stats": graph(rows, rows + 1, 1, "FULL"),
-        }
-
-    def _propose(self, flight: Flight, number: int) -> None:
-        if self.setup.asynchronous:
-            return
-        ids = [rid for rid in flight.tokens if rid in flight.samples]
-        counts = [(number // 3 + crc32(rid.encode())) % (self.setup.drafts + 1) for rid in ids]
-        if ids:
-            made = [
-                self.factory.drafts(list(ids), [[300 + i for i in range(n)] for n in counts])
-                for _ in self.sides
-            ]
-            self._both("update_draft_token_ids", (made[0],), (made[1],))
+            made = self._proposed(flight, event.accept) if self.setup.drafts else []
+            if made:
+                self._both("update_draft_token_ids", (made[0],), (made[1],))
 
 
 def _same_order(reference: Any, ours: Any) -> bool:
