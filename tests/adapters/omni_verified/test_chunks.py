@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ pytest.importorskip("vllm_omni", reason="only the environment of vllm-omni has i
 from tests.adapters.omni_verified.test_handoffs import Bench
 
 from vllm_lifecycle.adapters.omni import config
+from vllm_lifecycle.adapters.omni.verified.settings import chunk_timeout
 from vllm_lifecycle.adapters.vllm.scope import Scope
+from vllm_lifecycle.adapters.vllm.verified.limits import Unsupported
 
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("ignore")]
 
@@ -103,3 +106,36 @@ def test_a_poll_under_way_for_one_that_has_ended_brings_nothing(monkeypatch: pyt
     bench.adapter.connector.chunks["a_0_0"] = {"finished": False}
     assert bench.adapter._poll_single_request(request)
     assert bench.adapter.late == 1 and not bench.adapter._finished_load_reqs
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_a_chunk_that_never_comes_is_waited_for_until_the_deadline(
+    monkeypatch: pytest.MonkeyPatch, running: bool
+) -> None:
+    bench = Chunked(monkeypatch)
+    bench.add("a")
+    bench.step()
+    if running:
+        bench.chunk("a", 0)
+        bench.step()
+        bench.step()
+    bench.step()
+    assert set(bench.scheduler.requests) == {"a"}, "without a deadline nothing ends"
+    bench.adapter.patience = 3600.0
+    assert bench.step()[1] == []
+    bench.adapter.patience = 1e-9
+    heard = bench.step()[1]
+    assert [(one.request_id, str(one.finish_reason)) for one in heard] == [("a", "error")]
+    assert not bench.scheduler.requests and bench.free == 7 and not bench.adapter._pending_load_reqs
+    assert {kind for _, kind in bench.scheduler.breaches.counts} == {"chunk_timeout"}
+    assert not bench.scheduler.has_unfinished_requests()
+
+
+def test_the_deadline_is_a_setting() -> None:
+    def told(**settings: Any) -> float:
+        return chunk_timeout(SimpleNamespace(omni_kv_config=settings or None))
+
+    assert (told(), told(chunk_timeout=0), told(chunk_timeout=2.5)) == (0.0, 0.0, 2.5)
+    for wrong in (-1, "soon", True, float("inf")):
+        with pytest.raises(Unsupported, match="chunk_timeout"):
+            told(chunk_timeout=wrong)

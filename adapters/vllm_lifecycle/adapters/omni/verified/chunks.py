@@ -4,6 +4,8 @@ The gate moves nobody: a request without a chunk keeps its queue, its place, its
 leaves it out; its status reads WAITING_FOR_CHUNK meanwhile. vllm-omni's adapter goes on to carry the chunks; what it knows of a
 request that has ended is forgotten at its end, and a poll that was under way then brings nothing.
 
+A chunk is waited for until a deadline, where there is one (`chunk_timeout`): then its request ends with an error.
+
 Rejected: queues that are emptied before the pass and filled again after it (order, slots and states are lost on the way).
 """
 
@@ -13,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 from functools import cache
 from threading import Lock
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 from vllm.v1.request import RequestStatus
@@ -21,6 +23,7 @@ from vllm_omni.distributed.omni_connectors.transfer_adapter.chunk_transfer_adapt
     OmniChunkTransferAdapter,
 )
 
+from vllm_lifecycle.adapters.omni.verified.settings import chunk_timeout
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.scheduling.loop import Scheduling
@@ -68,7 +71,11 @@ def shows(request: Any, gate: Gated) -> None:
 
 
 class Chunks(OmniChunkTransferAdapter):  # type: ignore[misc]
-    """vllm-omni's adapter, by incarnation; `late` counts polls that came back for a request that had ended."""
+    """vllm-omni's adapter, by incarnation.
+
+    late        counts polls that came back for a request that had ended
+    patience    seconds that a request waits for one chunk; 0: for ever
+    """
 
     _pending_load_reqs: deque[Any]
     _pending_save_reqs: deque[Any]
@@ -76,7 +83,8 @@ class Chunks(OmniChunkTransferAdapter):  # type: ignore[misc]
     def __init__(self, config: Any) -> None:
         self._lock = Lock()  # the receiving thread starts within the next line
         self.late = 0
-        self._awaited: set[Seq] = set()
+        self.patience = chunk_timeout(config.model_config)
+        self._awaited: dict[Seq, float] = {}
         self._left: dict[str, int] = {}
         super().__init__(config)
 
@@ -113,7 +121,7 @@ class Chunks(OmniChunkTransferAdapter):  # type: ignore[misc]
         rid = seq.id
         if rid in self._finished_load_reqs:
             self._finished_load_reqs.discard(rid)
-            self._awaited.discard(seq)
+            self._awaited.pop(seq, None)
             self.requests_with_ready_chunks.add(rid)
         has = rid in self.requests_with_ready_chunks or (
             rid in self.finished_requests and seq not in self._awaited
@@ -122,11 +130,19 @@ class Chunks(OmniChunkTransferAdapter):  # type: ignore[misc]
             seq.status = Status.WAITING
         elif not has:
             if seq not in self._awaited:
-                self._awaited.add(seq)
+                self._awaited[seq] = monotonic()
                 self.load_async(seq.payload)
             if seq.status is Status.WAITING and not seq.held_kv:
                 seq.status = Status.WAITING_FOR_CHUNK
         return has
+
+    def overdue(self) -> list[Seq]:
+        """Requests whose chunk does not come in time."""
+        if not self.patience:
+            return []
+        first = monotonic() - self.patience
+        with self._lock:
+            return [seq for seq, since in self._awaited.items() if since < first]
 
     def _poll_single_request(self, request: Any) -> bool:
         with self._lock:
@@ -153,7 +169,7 @@ class Chunks(OmniChunkTransferAdapter):  # type: ignore[misc]
         """The request has ended: nothing of what it was to receive stays; what it sends is on its way still."""
         rid = seq.id
         with self._lock:
-            self._awaited.discard(seq)
+            self._awaited.pop(seq, None)
             external = seq.payload.external_req_id
             read = self.get_req_chunk.pop(rid, 0)
             if rid not in self.finished_requests and self.connector.stage_id:

@@ -196,6 +196,9 @@ class VerifiedOmniARScheduler(VerifiedScheduler016):
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> dict[int, Any]:
         step = self._step_of(scheduler_output)
+        for seq in self.chunk_transfer_adapter.overdue() if self.chunk_transfer_adapter is not None else ():
+            self.breaches.count(Party.CONNECTOR, "chunk_timeout", f"{seq.id} is given up")
+            self._answers.end(seq)
         outputs = super().update_from_output(scheduler_output, model_runner_output)
         reported = getattr(model_runner_output, "kv_extracted_req_ids", None) or ()
         if not self._handing.sends:

@@ -20,10 +20,11 @@ from vllm.v1.engine import EngineCoreOutput
 from vllm.v1.metrics.perf import ModelMetrics
 from vllm.v1.request import RequestStatus
 
+from vllm_lifecycle.adapters.omni.verified.experts import Experts
 from vllm_lifecycle.adapters.omni.verified.sessions import Sessions
 from vllm_lifecycle.adapters.vllm.verified.encoder import Encoders
 from vllm_lifecycle.adapters.vllm.verified.events import CacheEvents
-from vllm_lifecycle.adapters.vllm.verified.limits import COMMON, Limit, Unsupported, on
+from vllm_lifecycle.adapters.vllm.verified.limits import COMMON, Limit, Unsupported
 from vllm_lifecycle.adapters.vllm.verified.loads import Loads
 from vllm_lifecycle.adapters.vllm.verified.lockstep import CACHED, HEADERS
 from vllm_lifecycle.adapters.vllm.verified.stats import Stats
@@ -100,11 +101,15 @@ class Encoders016(Encoders):
 
 
 class Answers016(Answers013):
-    """Answers, with the outputs of 0.16.0; `sessions` are told of stops."""
+    """Answers, with the outputs of 0.16.0; `sessions` are told of stops, `experts` asked then for what the output has of them."""
 
     sessions: Sessions
+    experts: Experts | None = None
+    _routed: Any = None
 
     def stopped(self, seq: Seq, reason: Status) -> Any:
+        if self.experts is not None:
+            self._routed = self.experts.of(seq)
         return None if self.sessions.stopped(seq, reason) else super().stopped(seq, reason)
 
     def extend_keys(self, seq: Seq) -> None:
@@ -123,6 +128,7 @@ class Answers016(Answers013):
         request = seq.payload
         turn = self.sessions.turns.pop(seq, None)
         reason = request.status if seq.reason is not None else turn and RequestStatus[turn.reason.name]
+        routed, self._routed = self._routed, None
         return EngineCoreOutput(
             request_id=seq.id,
             new_token_ids=tokens,
@@ -136,6 +142,7 @@ class Answers016(Answers013):
             trace_headers=request.trace_headers,
             num_cached_tokens=seq.cached_tokens,
             num_external_computed_tokens=0 if seq.reason is Status.FINISHED_ERROR else seq.external,
+            routed_experts=routed,
             num_nans_in_logits=request.num_nans_in_logits,
         )
 
@@ -146,6 +153,12 @@ class Answers016(Answers013):
 
 
 A = TypeVar("A", bound=Answers016)
+
+
+def _experts_of_parts(config: Any) -> bool:
+    parallel = config.parallel_config
+    parts = max(parallel.decode_context_parallel_size, parallel.prefill_context_parallel_size)
+    return bool(config.model_config.enable_return_routed_experts) and parts > 1
 
 
 class VerifiedScheduler016(Verified013):
@@ -161,12 +174,13 @@ class VerifiedScheduler016(Verified013):
     LIMITS: ClassVar[tuple[Limit, ...]] = (
         *COMMON,
         Limit(
-            "routed experts in the output",
-            on("model_config.enable_return_routed_experts"),
-            "leave enable_return_routed_experts off, or leave out --scheduler-cls",
+            "routed experts in the output with context parallelism",
+            _experts_of_parts,
+            "leave enable_return_routed_experts off; vLLM's own scheduler does not support it either",
         ),
     )
 
+    _answers: Answers016
     _stats: Stats016
     _kernel: SessionKernel
 
@@ -184,6 +198,9 @@ class VerifiedScheduler016(Verified013):
         measured = self.log_stats and self.observability_config.enable_mfu_metrics
         self.perf_metrics = ModelMetrics(self.vllm_config) if measured else None
         self._perf: Any = None
+        if self.vllm_config.model_config.enable_return_routed_experts:
+            blocks = self.kv_cache_config.num_blocks
+            self._answers.experts = Experts(self.vllm_config, self._kernel.store, blocks, self.breaches)
 
     def make_hybrid(self, watch: Any) -> Any:
         raise Unsupported(
