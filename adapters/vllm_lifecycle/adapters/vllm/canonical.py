@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any
 
 from .driver import Driver
+from .extension import Blocks
 
 ORIGIN_OF_CLOCK = {
     "current_step": "current_step",
@@ -111,6 +112,8 @@ class _Form:
         return tuple(self._named(part) for part in self.driver.extension.state())
 
     def _named(self, part: Any) -> Any:
+        if isinstance(part, Blocks):
+            return self.ids(part.ids)
         return tuple(map(self._named, part)) if isinstance(part, tuple) else self.names.get(part, part)
 
     def _delivered(self) -> tuple[Any, ...]:

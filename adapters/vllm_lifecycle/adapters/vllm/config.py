@@ -114,9 +114,13 @@ def _parameters(function: Any) -> set[str]:
 
 
 def _for_class(cls: type[Any], scope: Scope) -> Scope:
-    """The scope as the class needs it: an asynchronous scheduler runs one step ahead of its worker."""
+    """The scope as the class needs it: an asynchronous scheduler runs one step ahead of its worker.
+
+    It derives from vLLM's own, or says so of itself by a true `AHEAD`.
+    """
     base = importlib.import_module("vllm.v1.core.sched.async_scheduler").AsyncScheduler
-    return replace(scope, asynchronous=True, depth=2) if issubclass(cls, base) else scope
+    ahead = issubclass(cls, base) or getattr(cls, "AHEAD", None)
+    return replace(scope, asynchronous=True, depth=2) if ahead else scope
 
 
 def _speculation(c: Any, scope: Scope) -> Any:

@@ -277,6 +277,7 @@ class Driver:
         life.request.structured_output_request.grammar = compiling
 
     def _report(self, event: Report) -> None:
+        """The connector's worker side says so; a transfer that it cannot know of is not over for that."""
         truth, rid, out = self.truth, event.rid, self.truth.outbox
         truth.mishap |= "failed" in event.kind
         match event.kind:
@@ -291,7 +292,7 @@ class Driver:
                 out.received.append(rid)
                 self._done("receive", rid)
             case "block failed":
-                moving = truth.transfer("receive", rid)
+                moving = truth.transfer("receive", rid) if truth.reportable("receive", rid) else None
                 blocks = moving.blocks if moving else truth.steps[0].loads[rid]
                 out.bad_blocks.add(blocks[-1])
                 if moving:
@@ -300,7 +301,7 @@ class Driver:
 
     def _done(self, kind: str, rid: str) -> None:
         transfer = self.truth.transfer(kind, rid)
-        if transfer is not None:
+        if transfer is not None and self.truth.reportable(kind, rid):
             self.truth.transfers.remove(transfer)
             self.truth.undelivered.append(transfer)
             self.truth.emitted += 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from vllm_lifecycle.spec.lang.sparse import Cells
 
@@ -23,8 +23,18 @@ from .truth import Step
 from .violation import Violation
 
 _OMNI = "vllm_lifecycle.adapters.omni.extension:Omni"
-FAMILIES: dict[str, str] = {"vllm_omni": _OMNI, "vllm_lifecycle.adapters.omni": _OMNI}
+FAMILIES: dict[str, str] = {
+    "vllm_omni": _OMNI,
+    "vllm_lifecycle.adapters.omni": _OMNI,
+    "vllm_lifecycle.adapters.vllm.verified": "vllm_lifecycle.adapters.vllm.own:Own",
+}
 """Package that a scheduler class comes from -> the extension that plays what it adds."""
+
+
+class Blocks(NamedTuple):
+    """Block ids within `Extension.state`, where other numbers are what they are."""
+
+    ids: tuple[int, ...]
 
 
 class Extension:

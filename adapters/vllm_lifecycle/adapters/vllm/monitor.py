@@ -263,11 +263,10 @@ class Monitor:
 
     def _reported(self, kind: str, rid: str, step: Step | None) -> Transfer | None:
         moving = self.truth.transfer(kind, rid)
-        late = step is None or moving is None or moving.announced is None or moving.announced > step.number
-        if late:
+        if step is None or moving is None or not self.truth.can_tell(step, moving):
             self.breach("connector", rules.REPORT_OF_A_TRANSFER)
-        if moving is not None:
-            self.truth.transfers.remove(moving)
+            return None
+        self.truth.transfers.remove(moving)
         return moving
 
     def reset(self, original: Any, args: Arguments, more: dict[str, Any]) -> tuple[Event, Run]:

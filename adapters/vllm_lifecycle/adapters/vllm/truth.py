@@ -145,9 +145,21 @@ class Truth:
         return next((t for t in self.transfers if t.kind == kind and t.rid == rid), None)
 
     def reportable(self, kind: str, rid: str) -> bool:
-        """Whether the oldest dispatched step comes after the announcement of such a transfer."""
+        """Whether the answer of the oldest dispatched step can tell the end of such a transfer."""
         t = self.transfer(kind, rid)
-        return bool(t and self.steps and t.announced is not None and t.announced <= self.steps[0].number)
+        return bool(t and self.steps and self.can_tell(self.steps[0], t))
+
+    def can_tell(self, step: Step, transfer: Transfer) -> bool:
+        """Whether the answer of a step can tell the end of a transfer.
+
+        It was announced to the worker by then; or it is a send whose parameters the client has, for then the remote reader may
+        have been quick, and told the worker itself.
+        """
+        if transfer.announced is not None and transfer.announced <= step.number:
+            return True
+        owners = (*self.lives.values(), *self.past)
+        owner = next((x for x in owners if (x.rid, x.epoch) == (transfer.rid, transfer.epoch)), None)
+        return transfer.kind == "send" and bool(owner and owner.delivered)
 
     @property
     def drafts_in_flight(self) -> dict[str, int]:

@@ -46,22 +46,25 @@ class Custody:
 
     # signals of the connector
 
-    def receive_finished(self, id: str) -> None:
-        """receive_completes: the remote writer is done with the blocks of the request that has this id."""
-        seq, transfer = self._under_way(id, Kind.RECEIVE)
+    def receive_finished(self, id: str, step: int | None = None) -> None:
+        """receive_completes: the remote writer is done with the blocks of the request that has this id.
+
+        `step` is the number of the step whose answer says so, where one does, here as for all reports.
+        """
+        seq, transfer = self._under_way(id, Kind.RECEIVE, step)
         if seq.status is Status.WAITING_FOR_REMOTE_KVS:
             transfer.state = State.DONE
         else:
             self._end_transfer(seq, transfer)
 
-    def receive_failed(self, id: str, valid: int) -> None:
+    def receive_failed(self, id: str, valid: int, step: int | None = None) -> None:
         """receive_fails, receive_completes_in_part: of the load under way only the first `valid` tokens come whole."""
-        _, transfer = self._under_way(id, Kind.RECEIVE)
+        _, transfer = self._under_way(id, Kind.RECEIVE, step)
         transfer.valid = valid if transfer.valid is None else min(valid, transfer.valid)
 
-    def send_finished(self, id: str) -> None:
+    def send_finished(self, id: str, step: int | None = None) -> None:
         """send_completes: the remote reader has its copy."""
-        seq, transfer = self._under_way(id, Kind.SEND)
+        seq, transfer = self._under_way(id, Kind.SEND, step)
         self._end_transfer(seq, transfer)
 
     def give_up_transfers(self, before: float) -> list[tuple[Seq, Kind]]:
@@ -77,12 +80,18 @@ class Custody:
             self._end_transfer(seq, transfer)
         return [(seq, transfer.kind) for seq, transfer in late]
 
-    def _under_way(self, id: str, kind: Kind) -> tuple[Seq, Transfer]:
+    def _under_way(self, id: str, kind: Kind, step: int | None) -> tuple[Seq, Transfer]:
         seq = self.seqs.get(id)
         transfer = None if seq is None else (seq.receive if kind is Kind.RECEIVE else seq.send)
         if seq is None or transfer is None or transfer.state is not State.ACTIVE:
             raise self.refuse(
                 "refuse_unmatched_report", f"no {kind.name.lower()} of {id!r} is outstanding", Party.CONNECTOR
+            )
+        if step is not None and step < transfer.first:
+            raise self.refuse(
+                "refuse_unmatched_report",
+                f"the {kind.name.lower()} of {id!r} began after that step had left",
+                Party.CONNECTOR,
             )
         return seq, transfer
 

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from vllm_lifecycle.spec.lifecycles.vocabulary import Kind, Party, Status
 from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
+from vllm_lifecycle.statemachine.kernel.kernel import COMPLETED
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.sessions import SessionKernel
 from vllm_lifecycle.statemachine.kernel.transfers import Transfer
-
-NORMAL = frozenset({Status.FINISHED_STOPPED, Status.FINISHED_LENGTH_CAPPED, Status.FINISHED_REPETITION})
-"""Ends after which the KV cache is worth handing on."""
 
 
 class HandoffKernel(SessionKernel):
@@ -59,7 +57,7 @@ class HandoffKernel(SessionKernel):
     def _part(self, seq: Seq, reason: Status) -> None:
         """What becomes of the hand-off when the request ends."""
         transfer = seq.handoff
-        if reason in NORMAL:
+        if reason in COMPLETED:
             tokens = min(seq.computed, len(seq.tokens))
             if not seq.triggered and transfer is None and any(self.store.table(seq)) and tokens:
                 seq.handoff = self._needed(seq, tokens)

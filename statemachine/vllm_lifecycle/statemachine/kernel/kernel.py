@@ -28,6 +28,8 @@ Hook = Callable[[Seq], tuple[bool, Any]]
 """Asked when a request ends, with its table still there: will its blocks be sent first, and what the client is told of that."""
 
 _WAITING = (Status.WAITING, Status.PREEMPTED)
+COMPLETED = frozenset({Status.FINISHED_STOPPED, Status.FINISHED_LENGTH_CAPPED, Status.FINISHED_REPETITION})
+"""Ends after which the client has what it asked for."""
 
 
 def nothing_is_sent(seq: Seq) -> tuple[bool, Any]:
@@ -138,7 +140,7 @@ class Kernel(Custody):
         if fresh is None:
             return None
         self.loads[seq] = None
-        seq.receive = Transfer(Kind.RECEIVE, since=self._clock())
+        seq.receive = Transfer(Kind.RECEIVE, since=self._clock(), first=self.steps.number + 1)
         seq.status = Status.WAITING_FOR_REMOTE_KVS
         if self.holding is not self.waiting:
             self.waiting.remove(seq)
@@ -296,7 +298,9 @@ class Kernel(Custody):
         if seq.receive is not None and seq.receive.state is not State.ACTIVE:
             seq.receive = None
         if hold:
-            seq.send = Transfer(Kind.SEND, since=self._clock())
+            # of a send after a whole answer the client hears at once, and a remote reader can be done before the next step
+            first = 0 if reason in COMPLETED else self.steps.number + 1
+            seq.send = Transfer(Kind.SEND, since=self._clock(), first=first)
         if hold or seq.receive is not None:
             self._pass_on(seq)
         else:

@@ -20,9 +20,10 @@ class Transfer:
     valid   tokens of a receive that came whole; None for all of them
     tokens  length of a hand-off's snapshot
     since   the clock of the kernel when it began, for a deadline
+    first   number of the first step whose answer can tell its end: no worker hears of it before that step
     """
 
-    __slots__ = ("hold", "kind", "since", "state", "tokens", "valid")
+    __slots__ = ("first", "hold", "kind", "since", "state", "tokens", "valid")
 
     def __init__(
         self,
@@ -31,6 +32,7 @@ class Transfer:
         hold: Hold | None = None,
         since: float = 0.0,
         tokens: int = 0,
+        first: int = 0,
     ) -> None:
         self.kind = kind
         self.state = state
@@ -38,3 +40,4 @@ class Transfer:
         self.valid: int | None = None
         self.since = since
         self.tokens = tokens
+        self.first = first

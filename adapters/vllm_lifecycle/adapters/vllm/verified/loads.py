@@ -1,8 +1,12 @@
 """What the connector's worker side reports: loads and sends that are done, and blocks whose load failed.
 
-Each report is matched with a transfer that is under way, or counted against the connector. A failed block costs the requests
-that have it in the part that was loaded: they compute again from the first such block on, or end with an error, as the
-deployment says. What is not whole leaves the prefix cache, under either policy.
+Each report is matched with a transfer that is under way, or counted against the connector. It names an id only, but it comes
+with the answer of a step, and workers hear of a transfer with the first step that leaves after it began: an earlier step's
+answer cannot speak of it. (Of a send after a completed request the client hears at once, and who reads from it may be done
+before.) A failed block costs the requests that have it in the part that was loaded: they compute again from the first such
+block on, or end with an error, as the deployment says. What is not whole leaves the prefix cache, under either policy.
+
+Cited: get_finished of distributed/kv_transfer/kv_connector/v1/base.py, whose ids are among those that finished up to its step.
 """
 
 from __future__ import annotations
@@ -15,28 +19,34 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import Party
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.transfers import Transfer
+
+
+def _heard_of(transfer: Transfer | None, step: int | None) -> bool:
+    """Workers could know of the transfer when that step (None: of an unknown number) was answered."""
+    return transfer is not None and (step is None or step >= transfer.first)
 
 
 class Loads:
-    """Applies the connector's part of an answer to the kernel."""
+    """Applies the connector's part of an answer to the kernel; `step` is the number of the answered step, None when unknown."""
 
     def __init__(self, kernel: Kernel, breaches: Breaches, recompute: bool) -> None:
         self._kernel = kernel
         self._breaches = breaches
         self.recompute = recompute
 
-    def invalid(self, blocks: set[int]) -> list[Seq]:
+    def invalid(self, blocks: set[int], step: int | None) -> list[Seq]:
         """Blocks whose load failed; gives the requests that are to end for it (none when the deployment recomputes)."""
         kernel, size = self._kernel, self._kernel.store.block_size
         ending: dict[str, Seq] = {}
         background: set[str] = set()
         hit = False
         for seq in list(kernel.loading()):
-            first = self._first(seq, blocks, None)
+            first = self._first(seq, blocks, None) if _heard_of(seq.receive, step) else None
             if first is None:
                 continue
             hit = True
-            if self._signal(lambda: kernel.receive_failed(seq.id, first * size)):  # noqa: B023
+            if self._signal(lambda: kernel.receive_failed(seq.id, first * size, step)):  # noqa: B023
                 seq.external = max(0, min(seq.external, first * size))
             if not self.recompute:
                 ending[seq.id] = seq
@@ -57,13 +67,13 @@ class Loads:
         # in the order in which vLLM ends them, which is that of a set
         return [ending[rid] for rid in background | (ending.keys() - background)]
 
-    def nothing_came(self, rid: str) -> Seq | None:
+    def nothing_came(self, rid: str, step: int | None) -> Seq | None:
         """The load of this request failed as a whole; the request, or None when it does not load."""
         seq = self._kernel.seqs.get(rid)
-        if seq is None or seq.receive is None or seq.reason is not None:
+        if seq is None or not _heard_of(seq.receive, step) or seq.reason is not None:
             self._breaches.count(Party.CONNECTOR, "failed load", f"{rid!r} does not load")
             return None
-        if self._signal(lambda: self._kernel.receive_failed(rid, 0)):
+        if self._signal(lambda: self._kernel.receive_failed(rid, 0, step)):
             seq.external = 0
         return seq
 
@@ -77,21 +87,21 @@ class Loads:
         ]
         return min(places, default=None)
 
-    def matched(self, report: Any) -> tuple[list[str], list[str]]:
+    def matched(self, report: Any, step: int | None) -> tuple[list[str], list[str]]:
         """Loads and sends that the report may speak of: those under way before the answer that it came with was processed."""
         seqs = self._kernel.seqs
         received, sent = report.finished_recving or (), report.finished_sending or ()
         ours = [rid for rid in received if rid in seqs and seqs[rid].receive is not None]
         theirs = [rid for rid in sent if rid in seqs and seqs[rid].send is not None]
-        self.finished(set(received).difference(ours), set(sent).difference(theirs))
+        self.finished(set(received).difference(ours), set(sent).difference(theirs), step)
         return ours, theirs
 
-    def finished(self, received: Iterable[str], sent: Iterable[str]) -> None:
+    def finished(self, received: Iterable[str], sent: Iterable[str], step: int | None) -> None:
         """Loads and sends that are done."""
         for rid in received:
-            self._signal(lambda: self._kernel.receive_finished(rid))  # noqa: B023
+            self._signal(lambda: self._kernel.receive_finished(rid, step))  # noqa: B023
         for rid in sent:
-            self._signal(lambda: self._kernel.send_finished(rid))  # noqa: B023
+            self._signal(lambda: self._kernel.send_finished(rid, step))  # noqa: B023
 
     def _signal(self, tell: Any) -> bool:
         try:

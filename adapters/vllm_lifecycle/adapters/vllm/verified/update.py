@@ -23,6 +23,11 @@ from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.steps import Row, Step
 
 
+def number(step: Step | None) -> int | None:
+    """The number of a step; None of no step."""
+    return None if step is None else step.number
+
+
 class Answers:
     """Processes answers; `outputs` of a call are vLLM's per client.
 
@@ -61,9 +66,10 @@ class Answers:
         else:
             self.kernel.receive_output(step)
             self.world.encoders.answered(step.rows)
-        report = answer.kv_connector_output
-        received, sent = self.loads.matched(report) if report else ((), ())
-        failed = self.loads.invalid(report.invalid_block_ids) if report and report.invalid_block_ids else []
+        report, which = answer.kv_connector_output, number(step)
+        received, sent = self.loads.matched(report, which) if report else ((), ())
+        invalid = report.invalid_block_ids if report else None
+        failed = self.loads.invalid(invalid, which) if invalid else []
         if step is not None:
             self._rows(step, answer, outputs)
         for seq in failed:
@@ -76,7 +82,7 @@ class Answers:
         self.ended = []
         if report:
             self.world.connector_answered(report)
-            self.loads.finished(received, sent)
+            self.loads.finished(received, sent, which)
         return outputs
 
     def end(self, seq: Seq) -> None:
@@ -186,6 +192,9 @@ class Answers:
             )
             tokens = tokens[:awaited]
         if current and awaited:
+            if not tokens and seq.in_flight:  # what is in flight goes on from a token that is not there
+                self.kernel.recompute(seq, len(seq.tokens) - 1)
+                return tokens, None
             seq.computed -= awaited - len(tokens)
             if self.asynchronous:
                 seq.placeholders -= awaited

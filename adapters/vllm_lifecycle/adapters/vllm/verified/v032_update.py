@@ -17,7 +17,7 @@ from vllm.v1.request import RequestStatus
 
 from vllm_lifecycle.adapters.vllm.verified.loads import Loads
 from vllm_lifecycle.adapters.vllm.verified.lockstep import HEADERS
-from vllm_lifecycle.adapters.vllm.verified.update import Answers
+from vllm_lifecycle.adapters.vllm.verified.update import Answers, number
 from vllm_lifecycle.adapters.vllm.verified.v032_stats import Stats032
 from vllm_lifecycle.adapters.vllm.verified.v032_world import Surroundings032
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
@@ -53,8 +53,8 @@ def ends_first(seq: Seq, model_len: int) -> Status | None:
 class Loads032(Loads):
     """Loads, where requests that end for them do so in order of arrival; the original takes the order of a set."""
 
-    def invalid(self, blocks: set[int]) -> list[Seq]:
-        return sorted(super().invalid(blocks), key=lambda seq: seq.epoch)
+    def invalid(self, blocks: set[int], step: int | None) -> list[Seq]:
+        return sorted(super().invalid(blocks, step), key=lambda seq: seq.epoch)
 
 
 class Answers032(Answers):
@@ -78,7 +78,7 @@ class Answers032(Answers):
         self._answer = answer
         report = answer.kv_connector_output
         if report and report.failed_recving:
-            self._failed(report.failed_recving)
+            self._failed(report.failed_recving, number(step))
         for rid in self.world.unavailable():
             seq = self.kernel.seqs.get(rid)
             if seq is not None:
@@ -89,10 +89,10 @@ class Answers032(Answers):
         self._answer = None
         return outputs
 
-    def _failed(self, ids: set[str]) -> None:
+    def _failed(self, ids: set[str], step: int | None) -> None:
         """Loads that failed as a whole: nothing came, or the request ends, as the deployment says."""
         for rid in ids:
-            seq = self.loads.nothing_came(rid)
+            seq = self.loads.nothing_came(rid, step)
             if seq is not None and not self.loads.recompute:
                 self.world.doomed[seq] = "failed_recving"
 

@@ -99,14 +99,11 @@ def _stale(names: Names, seq: Seq) -> tuple[int, bool]:
     """Tokens in flight of an earlier run or incarnation of this id, and whether what comes of them is dropped."""
     tokens, delivered = 0, False
     for step in names.steps.outstanding.values() if names.steps is not None else ():
-        for row in step.rows:
-            if row.seq.id == seq.id and (row.seq is not seq or row.run != seq.run):
-                tokens += row.tokens
-                delivered |= row.seq is seq and row.run >= seq.deliver_from
-        for member in step.left:
-            if member.id == seq.id:
-                tokens += 1
-                delivered |= member is seq and seq.deliver_from < seq.run
+        rows = [(row.seq, row.run, row.tokens) for row in step.rows]
+        for owner, run, number in (*rows, *((member, run, 1) for member, run in step.left.items())):
+            if owner.id == seq.id and (owner is not seq or run != seq.run):
+                tokens += number
+                delivered |= owner is seq and run >= seq.deliver_from
     return tokens, not delivered
 
 
