@@ -3,7 +3,8 @@
 An event is impossible (nothing to apply it to), legal, or a breach that the environment can commit; a breach names the
 rule broken, and `events.party` says by whom.  The rules are those of the engine loop (who may call when), of the worker
 (answers in order, for exactly the scheduled ids) and of the connector interface (a report belongs to a transfer that
-was announced and not yet reported: see `Truth.can_tell`; at least one token is left to compute; failures by block only for one group).
+was announced and not yet reported, see `Truth.can_tell`; at least one token is left to compute; failures by block only for
+one group).
 """
 
 from __future__ import annotations
