@@ -25,7 +25,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
-from vllm_lifecycle.statemachine.kernel.lanes import Facts, Lane, Lanes
+from vllm_lifecycle.statemachine.kernel.lanes import Facts, Lanes
 from vllm_lifecycle.statemachine.kernel.paged import PagedStore
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.steps import Row, Step, Steps
@@ -94,13 +94,24 @@ class Columns:
     def lanes(self) -> Lanes:
         """The members."""
         if self._gone:
-            places = self._lanes.places_of(self._gone)
-            self._lanes = self._lanes.without(places)
-            for row in self._behind:
-                for place in places:
-                    del row[place : place + 1]
-            self._gone = []
+            self._change(())
         return self._lanes
+
+    def _change(self, joining: Sequence[Seq]) -> None:
+        """Those who left are members no more, and these are, in one go."""
+        places = self._lanes.places_of(self._gone)
+        self._lanes = self._lanes.changed(places, joining, self.tick, self._facts)
+        for row in self._behind:
+            for place in places:
+                del row[place : place + 1]
+        self._gone = []
+
+    @property
+    def _end(self) -> tuple[int, Seq | None]:
+        """How many members there are, and the last of them."""
+        seqs = self._lanes.seqs
+        last = next((seq for seq in reversed(seqs) if seq.lockstep is self), None)
+        return len(seqs) - len(self._gone), last
 
     @property
     def flight(self) -> int:
@@ -155,10 +166,8 @@ class Columns:
             self.leave(seq)
 
     def _join(self, seqs: Sequence[Seq]) -> None:
-        facts, tick, size = self._facts, self.tick, self._size
-        joining = []
+        tick, size = self.tick, self._size
         for seq in seqs:
-            shown = len(seq.outputs) + seq.placeholders - tick
             seq.computed -= tick
             seq.lockstep = self
             self._wheel[seq.computed % size][seq] = None
@@ -166,19 +175,7 @@ class Columns:
             self._calendar.setdefault(when, {})[seq] = None
             if self._ahead:
                 self._watch(seq, when - 1 - self._depth)
-            joining.append(
-                Lane(
-                    seq,
-                    seq.id,
-                    seq.computed,
-                    shown,
-                    seq.tokens,
-                    seq.outputs,
-                    facts.stops(seq),
-                    facts.special(seq),
-                )
-            )
-        self._lanes = self.lanes.plus(joining, [facts.constants(seq) for seq in seqs])
+        self._change(seqs)
 
     def _last_answer(self, seq: Seq) -> int:
         """The number of answers after which the member has its greatest length, if nothing else ends it."""
@@ -201,12 +198,11 @@ class Columns:
         if self.tick - self.tock > self._most:
             self.dissolve()
             return None
-        lanes = self.lanes
-        if self._near or len(running) != len(lanes.seqs):
+        if self._near or self._gone or len(running) != len(self._lanes.seqs):
             self._retire()
             self._keep_order(running, lacks)
             self._take_in(running, lacks)
-            lanes = self.lanes
+        lanes = self.lanes
         n, tick, size = len(lanes.seqs), self.tick, self._size
         if not n:
             return None
@@ -229,14 +225,14 @@ class Columns:
 
     def _keep_order(self, running: list[Seq], lacks: Callable[[Seq], int]) -> None:
         """Members behind somebody who takes part and is none leave."""
-        seqs = self.lanes.seqs
-        if not seqs or running[len(seqs) - 1] is seqs[-1]:
+        members, last = self._end
+        if last is None or running[members - 1] is last:
             return
-        passed = 0
+        passed, seqs = 0, self.lanes.seqs
         for seq in running:
             if seq.lockstep is not None:
                 passed += 1
-                if passed == len(seqs):
+                if passed == members:
                     return
             elif lacks(seq) > 0:
                 for member in seqs[passed:]:
@@ -245,9 +241,9 @@ class Columns:
 
     def _take_in(self, running: list[Seq], lacks: Callable[[Seq], int]) -> None:
         """Running requests right behind the members join, as long as they are fit."""
-        seqs = self.lanes.seqs
-        first = running.index(seqs[-1], len(seqs) - 1) + 1 if seqs else 0
-        if first == len(running) or (not seqs and self._store.free < 2 * len(running) // self._size):
+        members, last = self._end
+        first = running.index(last, members - 1) + 1 if last is not None else 0
+        if first == len(running) or (not members and self._store.free < 2 * len(running) // self._size):
             return
         rows = self._steps.decoding()
         joining = []
@@ -338,16 +334,15 @@ class Columns:
         if apart:
             for place in apart:
                 self.leave(lanes.seqs[place])
-            left = set(apart)
-            flat = [row[0] for place, row in enumerate(tokens) if place not in left]
+            if len(flat) != len(tokens) or not all(tokens):
+                flat = [row[0] if row else 0 for row in tokens]  # what stands for those who left is not read
         if self._ahead:
             for seq, count in self._keyless().items():
                 self._store.store(seq, count)
-        now = self.lanes if apart else lanes
         self._behind.append(flat)
         self.tock += 1
         if full := self._wheel[(-1 - self.tock) % self._size]:
-            self._facts.hash(self._last_blocks(full, now))
+            self._facts.hash(self._last_blocks(full, lanes))
         if self._prompt or len(self._behind) >= self._size:
             self.flush()
         for seq in self._calendar.pop(self.tock, ()):
@@ -365,7 +360,10 @@ class Columns:
 
     def _unwritten(self, place: int) -> list[int]:
         """Tokens of the member at this place that are not in its lists yet."""
-        return [row[place] for row in self._behind if place < len(row)]
+        behind = self._behind
+        if behind and place < len(behind[0]):
+            return [row[place] for row in behind]
+        return [row[place] for row in behind if place < len(row)]
 
     def _odd(self, lanes: Lanes, tokens: Sequence[list[int]], flat: list[int]) -> list[int]:
         """The places of those to whom something else happened than one more token."""

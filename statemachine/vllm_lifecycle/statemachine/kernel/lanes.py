@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import compress, islice
-from typing import Any, NamedTuple, Protocol
+from itertools import chain, compress, islice, repeat
+from typing import Any, Protocol
 
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 
@@ -38,25 +38,13 @@ class Facts(Protocol):
         ...
 
 
-class Lane(NamedTuple):
-    """One member: a row across the columns of `Lanes`, in this order."""
-
-    seq: Seq
-    id: str
-    base: int
-    shown: int
-    tokens: list[int]
-    outputs: list[int]
-    stops: frozenset[int]
-    special: bool
-
-
-def _without(column: list[Any], places: list[int]) -> list[Any]:
-    """A copy without what stands at these places, which descend."""
-    rest = column.copy()
+def _changed(column: list[Any], places: Iterable[int], more: Iterable[Any]) -> list[Any]:
+    """A copy without what stands at these places, which descend, and with more behind."""
+    changed = column.copy()
     for place in places:
-        del rest[place]
-    return rest
+        del changed[place]
+    changed += more
+    return changed
 
 
 class Lanes:
@@ -70,7 +58,7 @@ class Lanes:
     constants       one list for each of the values of `Facts.constants`
     """
 
-    def __init__(self, columns: Sequence[list[Any]], constants: tuple[list[Any], ...]) -> None:
+    def __init__(self, columns: Sequence[list[Any]], constants: Sequence[list[Any]]) -> None:
         self._columns = columns
         self.constants = constants
         seqs, ids, base, shown, tokens, outputs, stops, special = columns
@@ -86,35 +74,40 @@ class Lanes:
     @classmethod
     def empty(cls) -> Lanes:
         """Nobody."""
-        return cls([[] for _ in Lane._fields], ())
+        return cls([[] for _ in range(8)], ())
 
     def places_of(self, seqs: Iterable[Seq]) -> list[int]:
         """Where these stand, the last one first."""
         return sorted(map(self.place.__getitem__, seqs), reverse=True)
 
-    def without(self, places: list[int]) -> Lanes:
-        """All but those at these places, which descend."""
-        lanes = Lanes(
-            [_without(column, places) for column in self._columns],
-            tuple(_without(column, places) for column in self.constants),
+    def changed(self, places: Sequence[int], seqs: Sequence[Seq], tick: int, facts: Facts) -> Lanes:
+        """Without those at these places, which descend, and with these behind, of whom `tick` steps are not to be counted."""
+        more: tuple[Iterable[Any], ...] = (
+            seqs,
+            [seq.id for seq in seqs],
+            [seq.computed for seq in seqs],
+            [len(seq.outputs) + seq.placeholders - tick for seq in seqs],
+            [seq.tokens for seq in seqs],
+            [seq.outputs for seq in seqs],
+            map(facts.stops, seqs),
+            map(facts.special, seqs),
         )
-        ones = lanes.ones = self.ones.copy()
+        constants = list(zip(*map(facts.constants, seqs), strict=True))
+        known = self.constants or [[] for _ in constants]
+        made = Lanes(
+            [_changed(column, places, new) for column, new in zip(self._columns, more, strict=True)],
+            [
+                _changed(column, places, new)
+                for column, new in zip(known, constants or repeat(()), strict=False)
+            ],
+        )
+        ones = made.ones = self.ones.copy()
         for place in places:
             del ones[self.ids[place]]
-        return lanes
-
-    def plus(self, lanes: Iterable[Lane], constants: Iterable[tuple[Any, ...]]) -> Lanes:
-        """With these behind."""
-        more = [list(column) for column in zip(*constants, strict=True)]
-        known = self.constants or tuple([] for _ in more)
-        longer = Lanes(
-            [old + list(new) for old, new in zip(self._columns, zip(*lanes, strict=True), strict=True)],
-            tuple(old + new for old, new in zip(known, more, strict=True)),
-        )
-        first, last = len(self.seqs), len(longer.seqs)
-        longer.place = self.place | dict(zip(longer.seqs[first:], range(first, last), strict=True))
-        longer.ones = self.ones | dict.fromkeys(longer.ids[first:], 1)
-        return longer
+        ones.update(dict.fromkeys(made.ids[len(ones) :], 1))
+        if self.any_stop.issuperset(chain(*made.stops[len(self.ids) - len(places) :])):
+            made.any_stop = self.any_stop
+        return made
 
     def gather(self, places: Mapping[str, int], sampled: Sequence[list[int]]) -> Sequence[list[int]]:
         """The tokens of each of them in an answer that has them at these places; none for one that it lacks."""
@@ -151,7 +144,7 @@ class Lanes:
 
     @cached_property
     def any_stop(self) -> frozenset[int]:
-        """Tokens that may end one of them."""
+        """Tokens that may end one of them, or ended one that has left."""
         return frozenset().union(*set(self.stops))
 
     @cached_property

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 
 class Pool:
@@ -38,9 +39,10 @@ class Pool:
 
     def take(self, n: int) -> list[int]:
         """Hand out the first `n` blocks of the queue; the caller has seen that there are so many."""
-        pop, refs = self.queue.popitem, self.refs
-        taken = [pop(False)[0] for _ in range(n)]
+        queue, refs = self.queue, self.refs
+        taken = list(islice(queue, n))
         for block in taken:
+            del queue[block]
             refs[block] = 1
         return taken
 
@@ -55,8 +57,7 @@ class Pool:
 
     def idle(self, blocks: Sequence[int]) -> int:
         """How many of these blocks are free."""
-        refs = self.refs
-        return sum([not refs[block] for block in blocks if block])
+        return list(map(self.refs.__getitem__, filter(None, blocks))).count(0)
 
     def give_back(self, blocks: Sequence[int]) -> list[int]:
         """One holder less for each block of a table, its end first; gives those that nobody holds now, in that order.
@@ -64,6 +65,10 @@ class Pool:
         They are in no queue yet: where they enter it is for the caller to say, with `append` and `prepend`.
         """
         refs = self.refs
+        if list(map(refs.__getitem__, blocks)).count(1) == len(blocks):
+            for block in blocks:
+                refs[block] = 0
+            return list(reversed(blocks))
         freed = []
         for block in reversed(blocks):
             if block:
