@@ -91,3 +91,43 @@ class PassesGoOn(Counted):
         if behind:
             self.meets(PassesGoOn)
         return behind
+
+
+class Numbered(Counted):
+    """Knows which steps are in flight, and who takes part in them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.number = 0
+        self.outstanding: dict[int, dict[str, int]] = {}
+        """The number of each step in flight, and the tokens of its requests."""
+        self.newest: dict[str, int] = {}
+        """The last step of each request's present run."""
+        self.dropped: set[tuple[int, str]] = set()
+        """Rows of steps in flight that count for nothing any more."""
+
+    def schedule(self, *args: Any) -> Any:
+        output = super().schedule(*args)
+        self.number += 1
+        output.number = self.number
+        self.outstanding[self.number] = dict(output.num_scheduled_tokens)
+        self.newest.update(dict.fromkeys(output.num_scheduled_tokens, self.number))
+        return output
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        rows = self.outstanding.pop(scheduler_output.number)
+        self.answered(scheduler_output.number, rows)
+        return super().update_from_output(scheduler_output, model_runner_output)
+
+    def answered(self, number: int, rows: dict[str, int]) -> None:
+        """The step is in flight no longer; what it held is given back before its rows are looked at."""
+
+    def in_flight(self, rid: str) -> bool:
+        """A step in flight touches what the request has, or has just given up."""
+        return min(self.outstanding, default=self.number + 1) <= self.newest.get(rid, 0)
+
+    def drop(self, rid: str) -> bool:
+        """What steps in flight bring for the request counts for nothing; False when there is no such step."""
+        rows = {(number, rid) for number, tokens in self.outstanding.items() if rid in tokens}
+        self.dropped |= rows
+        return bool(rows)

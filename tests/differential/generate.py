@@ -54,6 +54,8 @@ class Generator:
         ready = len(pair.flights)
         if ready < self.setup.depth and (not ready or self.chance(0.7)):
             events.append(Step())
+            if self.mix.broken and self.chance(0.5):  # time for a load of this step to fail
+                return events
             if ready + 1 == self.setup.depth or self.chance(0.3):
                 events += self._aborts(pair) if self.chance(0.3) else []
                 events.append(Answer(self.rng.randrange(12)))

@@ -133,7 +133,7 @@ def encoder(rng: Random) -> Drawn:
         budget=rng.choice((7, 12, 40)),
         blocks=rng.choice((20, 40)),
         policy=rng.choice(("fcfs", "priority")),
-    ), Mix(images=0.7, priorities=2, own=(14, 24), shared=0.0)
+    ), Mix(images=0.7, priorities=2, own=(14, 24), shared=0.0, reset_running=0.03)
 
 
 def encoder_transfer(rng: Random) -> Drawn:

@@ -8,11 +8,13 @@ This is the whole for vLLM 0.13.0 (mended032.py: 0.32.0); what concerns loads an
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from functools import partial
 from typing import Any
 
-from tests.differential.counted import Counted, PassesGoOn
+from tests.differential.counted import Counted, Numbered, PassesGoOn
 from tests.differential.mended_encoder import EncoderBudgetKept
+from tests.differential.mended_failures import SharersComputeAgain
 from tests.differential.mended_loads import LoadsHaveRoom, LoadsHoldBlocks
 from tests.differential.mended_waiting import WaitingInOrder
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler as OwnAsync
@@ -20,39 +22,34 @@ from vllm.v1.core.single_type_kv_cache_manager import CrossAttentionManager
 from vllm.v1.request import RequestStatus
 
 
-class StepsHoldBlocks(Counted):
-    """VLLM-45357: blocks of a request that ends or is preempted stay held by the newest step in flight that has it."""
+class StepsHoldBlocks(Numbered):
+    """VLLM-45357: blocks that a request gives up stay held by the newest step in flight that has it."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.outstanding: list[int] = []
-        self.number = 0
-        self.newest: dict[str, int] = {}
+        manager = self.kv_cache_manager
         self.kept: list[tuple[int, Any, list[Any]]] = []
-        self.free_at_once = self.kv_cache_manager.free
-        self.kv_cache_manager.free = self.free_later
-        self.common_prefix_of_all = self.kv_cache_manager.get_num_common_prefix_blocks
-        self.kv_cache_manager.get_num_common_prefix_blocks = self.common_prefix
+        self.growing: Any = None
+        self.free_at_once, self.grow, self.give_back = (
+            manager.free,
+            manager.allocate_slots,
+            manager.block_pool.free_blocks,
+        )
+        manager.free, manager.allocate_slots, manager.block_pool.free_blocks = (
+            self.free_later,
+            self.grown,
+            self.freed,
+        )
+        self.common_prefix_of_all = manager.get_num_common_prefix_blocks
+        manager.get_num_common_prefix_blocks = self.common_prefix
 
-    def schedule(self) -> Any:
-        output = super().schedule()
-        self.number += 1
-        output.number = self.number
-        self.outstanding.append(self.number)
-        self.newest.update(dict.fromkeys(output.num_scheduled_tokens, self.number))
-        return output
-
-    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
-        self.outstanding.remove(scheduler_output.number)
+    def answered(self, number: int, rows: dict[str, int]) -> None:
         oldest = min(self.outstanding, default=self.number + 1)
         free = [entry for entry in self.kept if entry[0] < oldest]
         self.kept = [entry for entry in self.kept if entry[0] >= oldest]
         for _, manager, blocks in free:
             manager.block_pool.free_blocks(reversed(blocks))
-        return super().update_from_output(scheduler_output, model_runner_output)
-
-    def in_flight(self, rid: str) -> bool:
-        return any(number <= self.newest.get(rid, 0) for number in self.outstanding)
+        super().answered(number, rows)
 
     def nobody_gives_way(self, request: Any) -> bool:
         """Blocks of a victim that a step in flight touches would come too late."""
@@ -75,6 +72,22 @@ class StepsHoldBlocks(Counted):
             block.ref_cnt += 1
         return common
 
+    def grown(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        self.growing = request
+        made = self.grow(request, *args, **kwargs)
+        self.growing = None
+        return made
+
+    def freed(self, ordered_blocks: Any) -> None:
+        """Blocks that leave a window wait for the step in flight as well."""
+        request = self.growing
+        if request is None or not self.in_flight(request.request_id):
+            self.give_back(ordered_blocks)
+        else:
+            self.meets(StepsHoldBlocks)
+            manager = self.kv_cache_manager.coordinator.single_type_managers[0]
+            self.kept.append((self.newest[request.request_id], manager, list(ordered_blocks)[::-1]))
+
     def free_later(self, request: Any) -> None:
         rid = request.request_id
         if not self.in_flight(rid):
@@ -84,6 +97,23 @@ class StepsHoldBlocks(Counted):
         for manager in self.kv_cache_manager.coordinator.single_type_managers:
             self.kept.append((self.newest[rid], manager, manager.req_to_blocks.pop(rid, [])))
             manager.num_cached_block.pop(rid, None)
+
+    def reset_prefix_cache(self, reset_running_requests: bool = False, *args: Any) -> bool:
+        """A forced reset forgets what is cached although steps in flight still hold some."""
+        pool = self.kv_cache_manager.block_pool
+        count = pool.get_num_free_blocks
+
+        def free() -> int:
+            kept = {block.block_id for _, _, blocks in self.kept for block in blocks}
+            return int(count()) + len(kept)
+
+        if reset_running_requests:
+            pool.get_num_free_blocks = free
+        try:
+            done: bool = super().reset_prefix_cache(reset_running_requests, *args)
+        finally:
+            pool.get_num_free_blocks = count
+        return done
 
 
 class HeldKeepAwake(Counted):
@@ -144,21 +174,50 @@ class FullIsFull(Counted):
         return tokens, stopped
 
 
-class FinishedStayFinished(Counted):
-    """VLLM-33377: an output does not reach a request that has finished and is held."""
+class FinishedStayFinished(Numbered):
+    """VLLM-33377: an output does not reach a request that has finished and is held, nor a run whose tokens were dropped."""
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
-        tokens = scheduler_output.num_scheduled_tokens
+        number, tokens = scheduler_output.number, scheduler_output.num_scheduled_tokens
         live = {
             rid: n
             for rid, n in tokens.items()
-            if rid in self.requests and not self.requests[rid].is_finished()
+            if rid in self.requests
+            and not self.requests[rid].is_finished()
+            and (number, rid) not in self.dropped
         }
         if any(rid in self.requests for rid in tokens.keys() - live.keys()):
             self.meets(FinishedStayFinished)
         output = dataclasses.replace(scheduler_output, num_scheduled_tokens=live)
-        output.number = scheduler_output.number
+        output.number = number
         return super().update_from_output(output, model_runner_output)
+
+
+class FailedLoadsDropTokens(Numbered):
+    """Tokens that were computed from a load in the step, which then failed, count for nothing, nor does what awaited them."""
+
+    def _handle_invalid_blocks(self, *args: Any) -> set[str]:
+        affected: set[str] = super()._handle_invalid_blocks(*args)
+        for request in self.running:
+            if request.request_id in affected:
+                if self.drop(request.request_id) or request.num_output_placeholders:
+                    self.meets(FailedLoadsDropTokens)
+                request.num_output_placeholders = 0
+                request.spec_token_ids = []
+        return affected
+
+
+class ResetsDropWhatIsInFlight(Numbered):
+    """A forced reset drops the tokens in flight: not the next one, when there is none, and not only one, when there are two."""
+
+    def reset_prefix_cache(self, *args: Any) -> bool:
+        for request in self.running if args[:1] == (True,) else ():
+            self.meets(ResetsDropWhatIsInFlight)
+            self.drop(request.request_id)
+        done: bool = super().reset_prefix_cache(*args)
+        for request in self.waiting:
+            request.discard_latest_async_tokens = False
+        return done
 
 
 class PreemptedHaveNoDrafts(Counted):
@@ -169,6 +228,55 @@ class PreemptedHaveNoDrafts(Counted):
         if request.spec_token_ids:
             self.meets(PreemptedHaveNoDrafts)
         request.spec_token_ids = []
+
+
+class StepsHoldEntries(Numbered):
+    """VLLM-45347: encoder entries are let go when the steps that read them are answered, not when the last one is planned."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.ahead: Counter[str] = Counter()
+        self.runs: dict[tuple[int, str], int] = {}
+        self.later: list[tuple[int, Any]] = []
+        self.let_go = self.encoder_cache_manager.free
+        self.encoder_cache_manager.free = self.let_go_later
+
+    def schedule(self, *args: Any) -> Any:
+        output = super().schedule(*args)
+        for rid, tokens in output.num_scheduled_tokens.items():
+            self.ahead[rid] += tokens
+            self.runs[self.number, rid] = self.requests[rid].num_preemptions
+        return output
+
+    def _free_encoder_inputs(self, request: Any) -> None:
+        """Not yet: the step has only been planned."""
+
+    def answered(self, number: int, rows: dict[str, int]) -> None:
+        for rid, tokens in rows.items():
+            self.ahead[rid] -= tokens
+            request, run = self.requests.get(rid), self.runs.pop((number, rid))
+            if request is None or request.is_finished() or run != request.num_preemptions:
+                continue
+            request.num_computed_tokens -= self.ahead[rid]
+            super()._free_encoder_inputs(request)
+            request.num_computed_tokens += self.ahead[rid]
+        done = [entry for entry in self.later if entry[0] not in self.outstanding]
+        for entry in done:
+            self.later.remove(entry)
+            self.let_go(entry[1])
+        super().answered(number, rows)
+
+    def let_go_later(self, request: Any) -> None:
+        rid = request.request_id
+        if request.has_encoder_inputs and self.in_flight(rid):
+            self.meets(StepsHoldEntries)
+            self.later.append((self.newest[rid], request))
+        else:
+            self.let_go(request)
+
+    def _try_schedule_encoder_inputs(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        self.later = [entry for entry in self.later if entry[1] is not request]
+        return super()._try_schedule_encoder_inputs(request, *args, **kwargs)
 
 
 class WaitingPinNoInputs(Counted):
@@ -205,9 +313,13 @@ MENDS = (
     LoadsHoldBlocks,
     LoadsHaveRoom,
     VictimsPromiseNothing,
+    StepsHoldEntries,
     WaitingPinNoInputs,
     CrossNeedsNoLess,
     FinishedStayFinished,
+    SharersComputeAgain,
+    FailedLoadsDropTokens,
+    ResetsDropWhatIsInFlight,
     WaitingInOrder,
     StepsHoldBlocks,
     HeldKeepAwake,

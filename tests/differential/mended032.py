@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.differential.counted import Counted, PassesGoOn
 from tests.differential.mended_encoder import EncoderBudgetKept
+from tests.differential.mended_failures import SharersComputeAgain
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler as OwnAsync
 from vllm.v1.request import RequestStatus
 
@@ -53,11 +54,80 @@ class StepsHoldBlocks(Counted):
             if blocks:
                 self.deferred_frees.append((request.last_sched_seq, blocks))
 
+    def reset_prefix_cache(self, reset_running_requests: bool = False, *args: Any) -> bool:
+        """A forced reset forgets what is cached although steps in flight still hold some."""
+        pool = self.kv_cache_manager.block_pool
+        count = pool.get_num_free_blocks
+
+        def free() -> int:
+            kept = {block.block_id for _, blocks in self.deferred_frees for block in blocks}
+            return int(count()) + len(kept)
+
+        if reset_running_requests:
+            pool.get_num_free_blocks = free
+        try:
+            done: bool = super().reset_prefix_cache(reset_running_requests, *args)
+        finally:
+            pool.get_num_free_blocks = count
+        return done
+
     def _drain_deferred_frees(self) -> None:
         done = [entry for entry in self.deferred_frees if entry[0] <= self.processed_step_seq]
         for entry in done:
             self.deferred_frees.remove(entry)
             self.kv_cache_manager.block_pool.free_blocks(reversed(entry[1]))
+
+
+class StepsHoldEntries(Counted):
+    """VLLM-45347: encoder entries stay until the steps that read them are answered, chunks in flight and ended requests too."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.later: list[tuple[int, Any]] = []
+        self.let_go = self.encoder_cache_manager.free
+        self.encoder_cache_manager.free = self.let_go_later
+
+    def _free_encoder_inputs(self, request: Any) -> None:
+        ahead = max(0, request.num_in_flight_tokens - request.num_output_placeholders)
+        self.met[StepsHoldEntries.__name__] += ahead > 0
+        request.num_computed_tokens -= ahead
+        super()._free_encoder_inputs(request)
+        request.num_computed_tokens += ahead
+
+    def update_from_output(self, *args: Any) -> Any:
+        made = super().update_from_output(*args)
+        done = [entry for entry in self.later if entry[0] <= self.processed_step_seq]
+        for entry in done:
+            self.later.remove(entry)
+            self.let_go(entry[1])
+        return made
+
+    def let_go_later(self, request: Any) -> None:
+        if not request.has_encoder_inputs or self._request_blocks_can_be_freed(request):
+            self.let_go(request)
+        else:
+            self.meets(StepsHoldEntries)
+            self.later.append((request.last_sched_seq, request))
+
+    def _try_schedule_encoder_inputs(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        self.later = [entry for entry in self.later if entry[1] is not request]
+        return super()._try_schedule_encoder_inputs(request, *args, **kwargs)
+
+
+class FailedLoadsDropTokens(Counted):
+    """Tokens that were computed from a load in the step, which then failed, count for nothing, nor does what awaited them."""
+
+    def _handle_invalid_blocks(self, *args: Any) -> set[str]:
+        affected: set[str] = super()._handle_invalid_blocks(*args)
+        for request in self.running:
+            if request.request_id in affected:
+                if request.num_output_placeholders:
+                    self.meets(FailedLoadsDropTokens)
+                request.num_output_placeholders = 0
+                request.spec_token_ids = []
+                request.num_stale_output_tokens = request.num_in_flight_tokens
+                request.drop_stale_output = True
+        return affected
 
 
 class HeldKeepAwake(Counted):
@@ -270,6 +340,9 @@ MENDS = (
     LoadsHoldBlocks,
     OnlyComputedIsFound,
     StepsHoldBlocks,
+    StepsHoldEntries,
+    SharersComputeAgain,
+    FailedLoadsDropTokens,
     HeldKeepAwake,
     EncoderBudgetKept,
     ErrorsInOrder,

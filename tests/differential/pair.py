@@ -110,8 +110,11 @@ class Pair(Worker):
         if "raised" in seen[0] and not self.divergence:
             self.ended = f"both raise {seen[0]['raised']} from {name}"
         started, held = self.reference.script.started, self.reference.script.held
-        self.loading += [load for load in started if load.between]
+        between = [load for load in started if load.between]
+        self.loading += between
         self.holding += held
+        heard = self.steps + (name != "schedule")
+        self.heard |= dict.fromkeys((*(load.rid for load in between), *held), heard)
         self.fresh = tuple(load for load in started if not load.between)
         for side in self.sides:
             side.script.started, side.script.held = [], []
@@ -182,6 +185,7 @@ class Pair(Worker):
         self.flights.append(
             Flight(
                 outputs=outputs,
+                number=self.steps,
                 told=plain(output),
                 tokens=tokens,
                 drafts=drafts,

@@ -151,7 +151,7 @@ MUST: Mapping[str, frozenset[str]] = {
         "stops": "ended: stop, ended: length",
         "loads": "load in the step, transfer parameters, send reported",
         "loads-between": "load between steps, transfer parameters, send reported, load reported",
-        "load-failures": "load failed, ended: error, load in the step, load between steps",
+        "load-failures": "load in the step failed, load between steps failed, ended: error",
         "resets": "reset, reset of what runs, resumed",
         "pipeline": "several in flight, preempted",
         "asynchronous": "several in flight, ended: stop",

@@ -23,6 +23,7 @@ class Flight:
     """A step in flight."""
 
     outputs: tuple[Any, Any]
+    number: int
     told: Any
     """The output as it was when the step was dispatched."""
     tokens: dict[str, int]
@@ -49,6 +50,8 @@ class Worker:
         self.received: list[str] = []
         self.sent: list[str] = []
         self.broken: dict[str, int] = {}
+        self.heard: dict[str, int] = {}
+        """The first step with which the workers hear of a transfer: an earlier one's answer cannot report it."""
         self.met: Counter[str] = Counter()
         """What was reached, and how often."""
 
@@ -72,16 +75,20 @@ class Worker:
 
     def _report(self, flight: Flight) -> Any:
         """Makes the connector part of the answer, once for each side."""
-        sent, received = set(self.sent), set(self.received)
-        covered = {load.rid: load for load in (*flight.loads, *self.loading)}
+        sent = {rid for rid in self.sent if self.heard[rid] <= flight.number}
+        received = {rid for rid in self.received if self.heard[rid] <= flight.number}
+        heard = [load for load in self.loading if self.heard[load.rid] <= flight.number]
+        covered = {load.rid: load for load in (*flight.loads, *heard)}
         bad: set[int] = set()
         for rid in [rid for rid in self.broken if rid in covered]:
             blocks = covered[rid].blocks
             bad |= set(blocks[self.broken.pop(rid) % len(blocks) :])
+            self.met["load between steps failed" if rid in self.heard else "load in the step failed"] += 1
             self.met["load failed"] += 1
         self.met["load reported"] += len(received)
         self.met["send reported"] += len(sent)
-        self.sent, self.received = [], []
+        self.sent = [rid for rid in self.sent if rid not in sent]
+        self.received = [rid for rid in self.received if rid not in received]
         counts = {"steps": self.steps} if self.setup.log_stats else None
         if not (sent or received or bad or self.setup.connector):
             return lambda: None

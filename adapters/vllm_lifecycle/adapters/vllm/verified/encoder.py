@@ -157,6 +157,11 @@ class Encoders:
         else:
             self._free(seq)
 
+    def runs_again(self, seq: Seq) -> None:
+        """What was to be let go with the last step of its former run stays: the request refers to it anew."""
+        if self._later:
+            self._later = [(last, other) for last, other in self._later if other is not seq]
+
     def _free(self, seq: Seq) -> None:
         if seq.status.name.startswith(("FINISHED", "FREED", "WAITING_FOR_TRANSFER")):
             self._ahead.pop(seq, None)

@@ -109,6 +109,7 @@ class Surroundings:
         return bool(seq.payload.has_encoder_inputs)
 
     def encoder_plan(self, seq: Seq, computed: int, new: int, budget: int) -> EncoderPlan:
+        self.encoders.runs_again(seq)
         try:
             return self.encoders.plan(seq, computed, new, budget)
         except Exception as error:
