@@ -85,7 +85,12 @@ class _Task:
         found = []
         for failure in sorted(search.harvest.failures.values(), key=lambda f: len(f.events)):
             tell(f"{self.scope.name}: making {len(search.harvest.failures)} kinds of failure small")
-            found.append(conclude(shop, self.target, failure, end))
+            try:
+                found.append(conclude(shop, self.target, failure, end))
+            except KeyboardInterrupt:  # told as it is, and the others too
+                search.harvest.coverage.cut_by, search.harvest.coverage.complete = INTERRUPTED, False
+                end = time.monotonic()
+                found.append(conclude(shop, self.target, failure, end))
         return _Part(search.harvest.coverage, tuple(found), shop.version)
 
     def _search(self, shop: Workshop, tell: Progress) -> Search | Walks:

@@ -35,6 +35,7 @@ from .events import (
     Reset,
     Schedule,
 )
+from .interruption import Interruption
 from .play import Failure, Game, replay
 from .scope import LONG, Scope
 from .snapshot import Snapshot
@@ -145,26 +146,29 @@ class Search:
         self.good: set[Key] = set()
         self.tell = progress or (lambda line: None)
         self._told = 0.0
+        self.interruption = Interruption()
 
     def run(self, seconds: float, exhaustive_part: float | None = None) -> Harvest:
         """Explore for that long; the exhaustive search gets its part first, the walks get what is left.
 
         With the whole part, it is an exhaustive search only, and ends when there is nothing new.  Without a part named, half
-        of the time, and most of it in a scope that is meant to be exhausted.
+        of the time, and most of it in a scope that is meant to be exhausted.  Raises KeyboardInterrupt on Ctrl-C.
         """
         start, c = time.monotonic(), self.harvest.coverage
         part = (MOST if self.scope.events >= LONG else HALF) if exhaustive_part is None else exhaustive_part
         try:
-            self._breadth(start + seconds * part)
-            if part < 1.0:
-                self._walks(start + seconds)
+            with Interruption() as self.interruption:
+                self._breadth(start + seconds * part)
+                if part < 1.0:
+                    self._walks(start + seconds)
         except Hangs:
             c.complete, c.cut_by = False, HANGS
         except Endless:
             c.complete, c.cut_by = False, f"a state that takes more than {PATIENCE:g} s to judge"
+        finally:
+            c.seconds = time.monotonic() - start
         if c.complete and self.scope.connector_class:
             c.complete, c.cut_by = False, "the connector's own state, which is seen in part"
-        c.seconds = time.monotonic() - start
         return self.harvest
 
     def _breadth(self, end: float) -> None:
@@ -191,6 +195,7 @@ class Search:
 
     def _step(self, node: _Node, event: Event, seen: set[Key]) -> _Node | None:
         """Apply one event after a node; the child when its state is new."""
+        self.interruption.stop()
         self.harvest.coverage.transitions += 1
         with patience(PATIENCE):
             game = replay(self.shop, node.events)
@@ -223,6 +228,7 @@ class Search:
         game = Game(Driver(self.shop), self.shop.judge)
         mood = _Mood(self.random)
         for _ in range(self.random.randint(self.scope.walk // 2, self.scope.walk)):
+            self.interruption.stop()
             offers = enabled(game.driver)
             if not offers:
                 break

@@ -13,22 +13,20 @@ key for all targets (examples of one scope mean nothing in another, so each targ
 from __future__ import annotations
 
 import hashlib
-import signal
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from .canonical import Key
 from .config import Unusable, Workshop
 from .driver import PATIENCE, Driver, Endless, patience
 from .enabled import enabled
 from .events import Event
+from .interruption import Interruption
 from .play import Failure, Game
 from .search import HANGS, Coverage, Hangs, Harvest, Progress
 
@@ -58,36 +56,6 @@ def check_hypothesis() -> None:
     """Raise Unusable when Hypothesis is not installed."""
     if find_spec("hypothesis") is None:
         raise Unusable("hypothesis is not installed: install vllm-lifecycle[test]")
-
-
-class Interruption:
-    """Remembers a Ctrl-C, wherever it lands: what it is raised in (vLLM, Hypothesis, a finaliser) may swallow it.
-
-    The handler that was there before still decides what a Ctrl-C does. Only a main thread hears of one.
-    """
-
-    def __init__(self) -> None:
-        self.came = False
-
-    def __enter__(self) -> Self:
-        self._main = threading.current_thread() is threading.main_thread()
-        if self._main:
-            self._before = signal.signal(signal.SIGINT, self._hear)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._main:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.came = True
-        if callable(self._before):
-            self._before(number, frame)
-
-    def stop(self) -> None:
-        """Raises KeyboardInterrupt if one came."""
-        if self.came:
-            raise KeyboardInterrupt
 
 
 class Walks:
