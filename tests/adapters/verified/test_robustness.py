@@ -219,3 +219,67 @@ def test_a_forced_reset_never_raises_and_keeps_what_is_held(asynchronous: bool) 
         bench.turn()
     assert not bench.scheduler.has_unfinished_requests()
     assert bench.free == 31
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_send_cannot_have_ended_in_a_step_that_left_before_it_began(asynchronous: bool) -> None:
+    bench = Bench(connector=True, asynchronous=asynchronous)
+    bench.add("a", own=9, answer=9, hold=True)
+    outputs = [bench.step() for _ in range(1 + asynchronous)]
+    bench.scheduler.finish_requests("a", bench.aborted)
+    for output in outputs:
+        bench.answer(output, sent=("a",))
+    assert bench.broken("CONNECTOR") == len(outputs)
+    assert "a" in bench.scheduler.requests and bench.free < 31
+    bench.turn(sent=("a",))
+    assert bench.free == 31 and "a" not in bench.scheduler.requests
+
+
+def test_a_quick_reader_of_a_completed_request_may_be_done_before_the_next_step_leaves() -> None:
+    bench = Bench(connector=True, asynchronous=True)
+    bench.add("a", own=9, answer=1, hold=True)
+    bench.add("b", own=3, answer=9)
+    outputs = [bench.step(), bench.step()]
+    (told,) = [o for o in bench.answer(outputs[0]) if o.request_id == "a"]
+    assert told.finish_reason is not None
+    bench.answer(outputs[1], sent=("a",))
+    assert not bench.broken("CONNECTOR")
+    assert "a" not in bench.scheduler.requests
+
+
+def test_a_load_cannot_have_ended_in_a_step_that_left_before_it_began() -> None:
+    bench = Bench(connector=True, asynchronous=True)
+    bench.add("runs", own=3, answer=9)
+    before = bench.step()
+    bench.add("loads", own=12, match=8, between=True)
+    after = bench.step()
+    bench.answer(before, received=("loads",))
+    assert bench.broken("CONNECTOR") == 1
+    assert "loads" not in bench.step().num_scheduled_tokens
+    bench.answer(after, received=("loads",))
+    assert bench.broken("CONNECTOR") == 1
+    assert bench.step().num_scheduled_tokens["loads"] == 4
+
+
+def test_what_goes_on_from_a_token_that_is_not_there_is_not_taken() -> None:
+    bench = Bench(asynchronous=True)
+    bench.add("a", own=4, answer=3)
+    bench.answer(bench.step())
+    outputs = [bench.step(), bench.step()]
+    assert bench.answer(outputs[0], {"a": []}) == []
+    request = bench.scheduler.requests["a"]
+    assert (request.num_computed_tokens, request.num_output_placeholders) == (4, 0)
+    again = bench.step()
+    assert bench.answer(outputs[1], {"a": [9]}) == []
+    (heard,) = bench.answer(again, {"a": [8]})
+    assert list(heard.new_token_ids) == [8]
+
+
+def test_a_decoder_that_leaves_the_lockstep_has_nothing_stale_in_flight() -> None:
+    bench = Bench(asynchronous=True)
+    bench.add("a", own=4, answer=2)
+    bench.answer(bench.step())
+    bench.step()
+    bench.step()  # its last token is in flight, so it has no row here
+    request = bench.scheduler.requests["a"]
+    assert getattr(request, "num_stale_output_tokens", 0) == 0
