@@ -37,7 +37,16 @@ from vllm_lifecycle.adapters.corpus.omni_rows import ROWS
 from vllm_lifecycle.adapters.vllm.config import Workshop
 from vllm_lifecycle.adapters.vllm.contract import LEGAL, judge
 from vllm_lifecycle.adapters.vllm.driver import Driver
-from vllm_lifecycle.adapters.vllm.events import Abort, Acknowledge, Chunk, Event, Report
+from vllm_lifecycle.adapters.vllm.events import (
+    Abort,
+    Acknowledge,
+    Answer,
+    Chunk,
+    Close,
+    Continue,
+    Event,
+    Report,
+)
 from vllm_lifecycle.adapters.vllm.play import play_all
 from vllm_lifecycle.adapters.vllm.scope import Match, Scope
 
@@ -81,6 +90,28 @@ PLAYED: dict[str, Case] = {
 }  # fmt: skip
 """Row -> scope, events, and the property that falls on the original."""
 
+TALK = Scope(
+    "talk", requests=2, adds=9, sessions=True, handoff="prefill_finished", late_acknowledgements=True
+)
+PLAYED_SESSIONS: dict[str, Case] = {
+    "the next turn ships again": (
+        TALK,
+        (add(session=True), Continue("r0"), S, A, S, A, S, A),
+        "a_request_is_handed_off_at_most_once",
+    ),
+    "the end of a turn forgets what is under way": (
+        TALK,
+        (add(session=True), S, A, S, A),
+        "the_engine_is_awake_while_a_transfer_is_outstanding",
+    ),
+    "a session that is closed while it waits has ended badly, and is shipped": (
+        TALK,
+        (add(session=True), S, Answer(stop="r0"), Close("r0")),
+        "a_request_that_ended_badly_is_not_waiting_to_be_shipped",
+    ),
+}
+"""Beyond the corpus: what sessions do to hand-offs."""
+
 
 @cache
 def shop(target: str, scope: Scope) -> Workshop:
@@ -88,9 +119,9 @@ def shop(target: str, scope: Scope) -> Workshop:
     return Workshop(target, scope)
 
 
-@pytest.mark.parametrize("row", PLAYED)
+@pytest.mark.parametrize("row", [*PLAYED, *PLAYED_SESSIONS])
 def test_a_known_defect_is_found_on_the_original_and_not_on_ours(row: str) -> None:
-    scope, events, claim = PLAYED[row]
+    scope, events, claim = (PLAYED | PLAYED_SESSIONS)[row]
     assert claim in {failure.claim for failure in play_all(shop(OMNI, scope), events)}
     assert [failure.claim for failure in play_all(shop(OURS, scope), events)] == []
 

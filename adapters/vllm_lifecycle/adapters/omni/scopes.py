@@ -104,6 +104,15 @@ PORTFOLIO: tuple[Scope, ...] = (
         chunks=True,
         events=LONG,
     ),
+    Scope(
+        "sessions and hand-off",
+        adds=3,
+        sessions=True,
+        handoff="prefill_finished",
+        late_acknowledgements=True,
+        prompts=(5,),
+        answers=(2,),
+    ),
     Scope("hand-off of two groups", groups=2, blocks=8, handoff="end", late_acknowledgements=True),
     *STOCK,
 )
