@@ -25,7 +25,7 @@ def walk(machine: Machine, limits: settings) -> type[Walk]:
 
 
 def test_the_specification_beyond_exhaustive_scopes() -> None:
-    walks = walk(SYSTEM, settings(CI, max_examples=60, stateful_step_count=100))
+    walks = walk(SYSTEM, settings(CI, max_examples=60, stateful_step_count=140))
     assert sum(walks.taken.values()) >= 2000
     assert len(walks.taken) >= 0.7 * len(SYSTEM.actions), "the walks do not lead deep"
     assert len(walks.found) >= 0.85 * len(SYSTEM.witnesses), "the walks do not lead deep"
