@@ -15,7 +15,8 @@ from vllm_lifecycle.adapters.corpus.omni_rows import OMNI
 from vllm_lifecycle.adapters.corpus.omni_rows import ROWS as OMNI_ROWS
 from vllm_lifecycle.adapters.corpus.recognise import Found, after, at, blames, every, has, in_scope, some
 from vllm_lifecycle.adapters.corpus.regressions import Outcomes
-from vllm_lifecycle.adapters.corpus.table import NOT_TRIAGED, Run, found, table
+from vllm_lifecycle.adapters.corpus.runs import Run, found
+from vllm_lifecycle.adapters.corpus.table import NOT_TRIAGED, table
 from vllm_lifecycle.adapters.corpus.triage import TRIAGE, explain
 from vllm_lifecycle.adapters.corpus.vllm_rows import RELEASES
 from vllm_lifecycle.adapters.corpus.vllm_rows import ROWS as VLLM_ROWS

@@ -104,5 +104,5 @@ def _encoder(encoders: Any, kernel: Any) -> tuple[Any, ...]:
         len(getattr(manager, "freed", ())),
         getattr(manager, "num_free_slots", 0),
         tuple((seq.id, ahead) for seq, ahead in encoders._ahead.items()),
-        tuple((_place(kernel, number), seq.id) for number, seq in encoders._later),
+        tuple((_place(kernel, number), seq.id) for number, seq, _ in encoders._later),
     )

@@ -169,7 +169,13 @@ class Judge:
         if not any(r.status == "PREEMPTED" and (r.rid, r.epoch) in ran for r in now.requests):
             return None
         slot = driver.truth.steps[-1].number % self.scope.depth
-        return {**new, "flight": {**new["flight"], (slot,): Flight.BUILDING}, "preempted_in_pass": {(): True}}
+        whole: Cells = {(rid,): n for rid, n in _awaiting_their_last(driver, now).items()}
+        return {
+            **new,
+            "computed": {**new["computed"], **whole},
+            "flight": {**new["flight"], (slot,): Flight.BUILDING},
+            "preempted_in_pass": {(): True},
+        }
 
     def _ranges(self, state: Sparse) -> list[Violation]:
         out = []
@@ -198,3 +204,18 @@ def death_claim(driver: Subject, machine: Machine = SYSTEM) -> str:
         if compile_claim(machine, machine.claim(name))(state, state, people, numbers):
             return name
     return SURVIVES_EVENT
+
+
+def _awaiting_their_last(driver: Subject, now: Snapshot) -> dict[str, int]:
+    """Requests whose last token is in flight, with all their tokens: there is nothing more to compute for them.
+
+    The specification bounds the tokens of all requests by one constant; here each has its own.
+    """
+    out = {}
+    for r in now.requests:
+        life = driver.truth.lives.get(r.rid)
+        if life is not None and r.placeholders:
+            most = min(life.request.num_prompt_tokens + life.answer, driver.scope.model_length)
+            if r.known + r.placeholders >= most:
+                out[r.rid] = r.known + r.placeholders
+    return out

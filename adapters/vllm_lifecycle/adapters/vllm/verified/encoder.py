@@ -8,6 +8,7 @@ gives its share back once. Rejected: a cache of our own, because the managers di
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from vllm.v1.core.encoder_cache_manager import EncoderCacheManager, EncoderDecoderCacheManager
@@ -16,9 +17,35 @@ from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.steps import Row
 from vllm_lifecycle.statemachine.scheduling.world import EncoderPlan
 
+_names = count()
+
+
+class Ended:
+    """A request that has ended, under a name that no later one has: its id may be given again while a step reads its entries."""
+
+    def __init__(self, request: Any) -> None:
+        self._request = request
+        self.request_id = f"{request.request_id} (ended, {next(_names)})"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._request, name)
+
 
 class Cache(EncoderCacheManager):  # type: ignore[misc]
     """vLLM's cache, whose drop list never names an entry that is there."""
+
+    def part(self, request: Any) -> Ended:
+        """Its references go by a name of their own from now on."""
+        rid, ended = request.request_id, Ended(request)
+        for feature in request.mm_features:
+            users = self.cached.get(feature.identifier, ())
+            if rid in users:
+                users.remove(rid)
+                users.add(ended.request_id)
+        inputs = getattr(self, "request_cached_ids", {})
+        if rid in inputs:
+            inputs[ended.request_id] = inputs.pop(rid)
+        return ended
 
     def allocate(self, request: Any, input_id: int) -> None:
         identifier = request.mm_features[input_id].identifier
@@ -33,6 +60,14 @@ class CrossCache(EncoderDecoderCacheManager):  # type: ignore[misc]
     def __init__(self, cache_size: int) -> None:
         super().__init__(cache_size)
         self._taken: set[tuple[str, int]] = set()
+
+    def part(self, request: Any) -> Ended:
+        """What it took goes by a name of its own from now on."""
+        rid, ended = request.request_id, Ended(request)
+        mine = {taken for taken in self._taken if taken[0] == rid}
+        self._taken -= mine
+        self._taken |= {(ended.request_id, index) for _, index in mine}
+        return ended
 
     def allocate(self, request: Any, input_id: int) -> None:
         super().allocate(request, input_id)
@@ -65,7 +100,7 @@ class Encoders:
         self._remote = remote
         self._touches = touches
         self._ahead: dict[Seq, int] = {}
-        self._later: list[tuple[int, Seq]] = []
+        self._later: list[tuple[int, Seq, Any]] = []
 
     def plan(self, seq: Seq, computed: int, new: int, budget: int) -> EncoderPlan:
         """What must be there for tokens `computed` to `computed + new`; fewer tokens when an input has no room."""
@@ -122,16 +157,15 @@ class Encoders:
             if row.seq in self._ahead:
                 self._release(row)
         if self._later:
-            still = [(last, seq) for last, seq in self._later if self._touches(last)]
-            ended = [seq for last, seq in self._later if not self._touches(last)]
-            self._later = still
-            for seq in ended:
-                self._free(seq)
+            due = [one for one in self._later if not self._touches(one[0])]
+            self._later = [one for one in self._later if self._touches(one[0])]
+            for _, seq, request in due:
+                self._free(seq, request)
 
     def _release(self, row: Row) -> None:
         seq, manager = row.seq, self.manager
         self._ahead[seq] -= row.tokens
-        if row.run != seq.run:
+        if row.run != seq.run or seq.reason is not None:
             return
         done = self._done(seq)
         request = seq.payload
@@ -150,19 +184,22 @@ class Encoders:
 
     def free(self, seq: Seq) -> None:
         """The request needs its entries no more; those that a step in flight reads stay until it is answered."""
-        if not seq.payload.has_encoder_inputs:
+        request = seq.payload
+        if not request.has_encoder_inputs:
             return
-        if seq.in_flight and self._touches(seq.last_step):
-            self._later.append((seq.last_step, seq))
+        last = max([seq.last_step, *(number for number, other, _ in self._later if other is seq)])
+        self.runs_again(seq)
+        if seq.in_flight and self._touches(last):
+            self._later.append((last, seq, request if seq.reason is None else self.manager.part(request)))
         else:
-            self._free(seq)
+            self._free(seq, request)
 
     def runs_again(self, seq: Seq) -> None:
         """What was to be let go with the last step of its former run stays: the request refers to it anew."""
         if self._later:
-            self._later = [(last, other) for last, other in self._later if other is not seq]
+            self._later = [one for one in self._later if one[1] is not seq]
 
-    def _free(self, seq: Seq) -> None:
+    def _free(self, seq: Seq, request: Any) -> None:
         if seq.status.name.startswith(("FINISHED", "FREED", "WAITING_FOR_TRANSFER")):
             self._ahead.pop(seq, None)
-        self.manager.free(seq.payload)
+        self.manager.free(request)
