@@ -79,7 +79,7 @@ class Columns:
         self._size = store.block_size
         self._most = depth if ahead else 0
         self._prompt = prompt or store.listener is not None
-        self._lanes = Lanes.empty()
+        self._lanes = Lanes()
         self._gone: list[Seq] = []
         self._last = 0
         self._answered: tuple[Step, ...] = ()
@@ -99,8 +99,7 @@ class Columns:
 
     def _change(self, joining: Sequence[Seq]) -> None:
         """Those who left are members no more, and these are, in one go."""
-        places = self._lanes.places_of(self._gone)
-        self._lanes = self._lanes.changed(places, joining, self.tick, self._facts)
+        places = self._lanes.change(self._gone, joining, self.tick, self._facts)
         for row in self._behind:
             for place in places:
                 del row[place : place + 1]
@@ -125,10 +124,9 @@ class Columns:
 
     def leave(self, seq: Seq) -> None:
         """The request is served by itself from now on; its record says what the columns knew."""
-        unwritten = self._unwritten(self._lanes.place[seq])
-        seq.tokens += unwritten
-        seq.outputs += unwritten
-        flight = self.flight
+        place, flight = self._lanes.place[seq], self.flight
+        self._write(seq, place)
+        self._lanes.tokens[place] = self._lanes.outputs[place] = []  # what comes later is not his
         del self._wheel[seq.computed % self._size][seq]
         when = self._last_answer(seq)
         for time in (when, when - 1 - self._depth):
@@ -145,19 +143,20 @@ class Columns:
         self._gone.append(seq)
 
     def flush(self) -> None:
-        """Tokens that were credited and not written down yet are.
+        """Tokens that were credited and not written down yet are."""
+        if self._behind:
+            for place, seq in enumerate(self._lanes.seqs):
+                if seq.lockstep is self:
+                    self._write(seq, place)
+            self._behind.clear()
 
-        The rows of tokens grow longer as members join, so members of equal age are written down together.
-        """
-        lanes, behind, first = self.lanes, self._behind, 0
-        for number, row in enumerate(behind):
-            last = len(row)
-            if last > first:
-                given = list(zip(*[later[first:last] for later in behind[number:]], strict=True))
-                any(map(list.extend, lanes.tokens[first:last], given))
-                any(map(list.extend, lanes.outputs[first:last], given))
-                first = last
-        behind.clear()
+    def _write(self, seq: Seq, place: int) -> None:
+        """The tokens of the member at this place that are not in its lists yet are."""
+        missing = seq.computed + 1 + self.tock - len(seq.tokens)
+        if missing:
+            unwritten = [row[place] for row in self._behind[-missing:]]
+            seq.tokens += unwritten
+            seq.outputs += unwritten
 
     def dissolve(self) -> None:
         """Everybody leaves."""
@@ -288,15 +287,14 @@ class Columns:
         store, place = self._store, self.lanes.place
         if store.listener is None:
             blocks = store.extend(needy)
-            for seq, full in keyless.items():
-                store.store(seq, full)
+            store.store(keyless)
             return {place[seq]: [block] for seq, block in zip(needy, blocks, strict=True)}
         fresh, takers = dict[int, list[int]](), set(needy)
         for seq in sorted(takers.union(keyless), key=place.__getitem__):
             if seq in takers:
                 fresh[place[seq]] = store.extend([seq])
             if seq in keyless:
-                store.store(seq, keyless[seq])
+                store.store({seq: keyless[seq]})
         return fresh
 
     def _keyless(self) -> dict[Seq, int]:
@@ -325,7 +323,7 @@ class Columns:
         `places`: where each id's tokens are in `sampled`.
         """
         if not (step.rows or step.lockstep):
-            return Credited(Lanes.empty(), [], [])
+            return Credited(Lanes(), [], [])
         lanes = self.lanes
         self._answered = ()
         tokens = lanes.gather(places, sampled)
@@ -337,33 +335,27 @@ class Columns:
             if len(flat) != len(tokens) or not all(tokens):
                 flat = [row[0] if row else 0 for row in tokens]  # what stands for those who left is not read
         if self._ahead:
-            for seq, count in self._keyless().items():
-                self._store.store(seq, count)
-        self._behind.append(flat)
+            self._store.store(self._keyless())
         self.tock += 1
+        if self._prompt:
+            any(map(list.append, lanes.tokens, flat))
+            any(map(list.append, lanes.outputs, flat))
+        else:
+            self._behind.append(flat)
         if full := self._wheel[(-1 - self.tock) % self._size]:
-            self._facts.hash(self._last_blocks(full, lanes))
-        if self._prompt or len(self._behind) >= self._size:
-            self.flush()
+            self._facts.hash(self._last_blocks(full))
+        if len(self._behind) >= self._size:
+            del self._behind[0]
         for seq in self._calendar.pop(self.tock, ()):
             self._near[seq] = None
         return Credited(lanes, tokens, apart)
 
-    def _last_blocks(self, full: Iterable[Seq], lanes: Lanes) -> list[tuple[Seq, list[int]]]:
-        """The tokens of the last block of each of these members, which is full."""
-        blocks = []
+    def _last_blocks(self, full: Iterable[Seq]) -> list[tuple[Seq, list[int]]]:
+        """The tokens of the last block of each of these members, which is full: in a member's lists from now on."""
+        place, size = self._lanes.place, self._size
         for seq in full:
-            tokens, unwritten = seq.tokens, self._unwritten(lanes.place[seq])
-            first = len(tokens) + len(unwritten) - self._size
-            blocks.append((seq, tokens[first:] + unwritten))
-        return blocks
-
-    def _unwritten(self, place: int) -> list[int]:
-        """Tokens of the member at this place that are not in its lists yet."""
-        behind = self._behind
-        if behind and place < len(behind[0]):
-            return [row[place] for row in behind]
-        return [row[place] for row in behind if place < len(row)]
+            self._write(seq, place[seq])
+        return [(seq, seq.tokens[-size:]) for seq in full]
 
     def _odd(self, lanes: Lanes, tokens: Sequence[list[int]], flat: list[int]) -> list[int]:
         """The places of those to whom something else happened than one more token."""

@@ -1,14 +1,14 @@
 """The lockstep decoders as parallel lists: what is asked of each of them in every step is a column, so that C code walks it.
 
-A `Lanes` is never changed: who joins or leaves makes another one, so a step in flight that was built from one can be told from
-what there is now by identity.
+Who joins or leaves changes the columns in place: copying them would touch an object of each member. `Lanes.seqs` alone is
+another list then, so a step in flight that was built from it can be told from what there is now by identity.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, compress, islice, repeat
+from itertools import chain, compress, islice
 from typing import Any, Protocol
 
 from vllm_lifecycle.statemachine.kernel.seq import Seq
@@ -38,15 +38,6 @@ class Facts(Protocol):
         ...
 
 
-def _changed(column: list[Any], places: Iterable[int], more: Iterable[Any]) -> list[Any]:
-    """A copy without what stands at these places, which descend, and with more behind."""
-    changed = column.copy()
-    for place in places:
-        del changed[place]
-    changed += more
-    return changed
-
-
 class Lanes:
     """The members in the order in which they run.
 
@@ -56,58 +47,60 @@ class Lanes:
     tokens, outputs the lists that grow with each answer
     stops, special  see `Facts`
     constants       one list for each of the values of `Facts.constants`
+    place, ones     where each of them stands; a token for each id, to be copied
+    any_stop        tokens that may end one of them, or might have ended one who has left
     """
 
-    def __init__(self, columns: Sequence[list[Any]], constants: Sequence[list[Any]]) -> None:
-        self._columns = columns
-        self.constants = constants
-        seqs, ids, base, shown, tokens, outputs, stops, special = columns
-        self.seqs: list[Seq] = seqs
-        self.ids: list[str] = ids
-        self.base: list[int] = base
-        self.shown: list[int] = shown
-        self.tokens: list[list[int]] = tokens
-        self.outputs: list[list[int]] = outputs
-        self.stops: list[frozenset[int]] = stops
-        self.special: list[bool] = special
+    def __init__(self) -> None:
+        self.seqs: list[Seq] = []
+        self.ids: list[str] = []
+        self.base: list[int] = []
+        self.shown: list[int] = []
+        self.tokens: list[list[int]] = []
+        self.outputs: list[list[int]] = []
+        self.stops: list[frozenset[int]] = []
+        self.special: list[bool] = []
+        self.constants: list[list[Any]] = []
+        self.place: dict[Seq, int] = {}
+        self.ones: dict[str, int] = {}
+        self.any_stop: frozenset[int] = frozenset()
 
-    @classmethod
-    def empty(cls) -> Lanes:
-        """Nobody."""
-        return cls([[] for _ in range(8)], ())
+    def change(self, gone: Iterable[Seq], joining: Sequence[Seq], tick: int, facts: Facts) -> list[int]:
+        """Those are no members any more, and these are, behind the others; `tick` steps of them are not to be counted.
 
-    def places_of(self, seqs: Iterable[Seq]) -> list[int]:
-        """Where these stand, the last one first."""
-        return sorted(map(self.place.__getitem__, seqs), reverse=True)
-
-    def changed(self, places: Sequence[int], seqs: Sequence[Seq], tick: int, facts: Facts) -> Lanes:
-        """Without those at these places, which descend, and with these behind, of whom `tick` steps are not to be counted."""
-        more: tuple[Iterable[Any], ...] = (
-            seqs,
-            [seq.id for seq in seqs],
-            [seq.computed for seq in seqs],
-            [len(seq.outputs) + seq.placeholders - tick for seq in seqs],
-            [seq.tokens for seq in seqs],
-            [seq.outputs for seq in seqs],
-            map(facts.stops, seqs),
-            map(facts.special, seqs),
-        )
-        constants = list(zip(*map(facts.constants, seqs), strict=True))
-        known = self.constants or [[] for _ in constants]
-        made = Lanes(
-            [_changed(column, places, new) for column, new in zip(self._columns, more, strict=True)],
-            [
-                _changed(column, places, new)
-                for column, new in zip(known, constants or repeat(()), strict=False)
-            ],
-        )
-        ones = made.ones = self.ones.copy()
+        Gives the places of those who are gone, the last one first.
+        """
+        places = sorted(map(self.place.__getitem__, gone), reverse=True)
+        seqs = self.seqs = self.seqs.copy()
         for place in places:
-            del ones[self.ids[place]]
-        ones.update(dict.fromkeys(made.ids[len(ones) :], 1))
-        if self.any_stop.issuperset(chain(*made.stops[len(self.ids) - len(places) :])):
-            made.any_stop = self.any_stop
-        return made
+            del self.place[seqs[place]], self.ones[self.ids[place]]
+        constants = list(zip(*map(facts.constants, joining), strict=True))
+        self.constants = self.constants or [[] for _ in constants]
+        columns: list[list[Any]] = [
+            seqs, self.ids, self.base, self.shown, self.tokens, self.outputs, self.stops, self.special, *self.constants
+        ]  # fmt: skip
+        for column in columns:
+            for place in places:
+                del column[place]
+        kept = len(seqs)
+        seqs += joining
+        self.ids += [seq.id for seq in joining]
+        self.base += [seq.computed for seq in joining]
+        self.shown += [len(seq.outputs) + seq.placeholders - tick for seq in joining]
+        self.tokens += [seq.tokens for seq in joining]
+        self.outputs += [seq.outputs for seq in joining]
+        self.stops += map(facts.stops, joining)
+        self.special += map(facts.special, joining)
+        for column, values in zip(self.constants, constants, strict=False):
+            column += values
+        first = places[-1] if places else kept
+        self.place.update(zip(seqs[first:], range(first, len(seqs)), strict=True))
+        self.ones.update(dict.fromkeys(self.ids[kept:], 1))
+        if not self.any_stop.issuperset(chain(*self.stops[kept:])):
+            self.any_stop = frozenset().union(*set(self.stops))
+        for name in ("order", "specials", "uniform"):
+            self.__dict__.pop(name, None)
+        return places
 
     def gather(self, places: Mapping[str, int], sampled: Sequence[list[int]]) -> Sequence[list[int]]:
         """The tokens of each of them in an answer that has them at these places; none for one that it lacks."""
@@ -123,16 +116,6 @@ class Lanes:
             return [[] if at is None or at >= len(sampled) else sampled[at] for at in found]
 
     @cached_property
-    def place(self) -> dict[Seq, int]:
-        """Where each of them stands."""
-        return dict(zip(self.seqs, range(len(self.seqs)), strict=True))
-
-    @cached_property
-    def ones(self) -> dict[str, int]:
-        """A token for each of them; to be copied."""
-        return dict.fromkeys(self.ids, 1)
-
-    @cached_property
     def order(self) -> list[int]:
         """Their places."""
         return list(range(len(self.ids)))
@@ -141,11 +124,6 @@ class Lanes:
     def specials(self) -> list[int]:
         """Where those stand whose outputs are made by themselves."""
         return list(compress(range(len(self.seqs)), self.special))
-
-    @cached_property
-    def any_stop(self) -> frozenset[int]:
-        """Tokens that may end one of them, or ended one that has left."""
-        return frozenset().union(*set(self.stops))
 
     @cached_property
     def uniform(self) -> list[bool]:

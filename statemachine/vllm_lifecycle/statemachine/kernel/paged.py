@@ -9,7 +9,7 @@ below the computed tokens, and whoever wants the engine's own pool object: the e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from vllm_lifecycle.statemachine.kernel.hold import Hold
@@ -62,7 +62,7 @@ class PagedStore:
     @property
     def free(self) -> int:
         """Blocks that could be handed out now."""
-        return len(self.pool.queue)
+        return self.pool.free
 
     @property
     def usage(self) -> float:
@@ -111,7 +111,7 @@ class PagedStore:
             self._listed.add(seq.epoch)
         need = max(-(-min(end + lookahead, self.longest) // size) - len(table) - len(found), 0)
         pool = self.pool
-        if need + keep + (pool.idle(found) if found else 0) > len(pool.queue):
+        if need + keep + (pool.idle(found) if found else 0) > pool.free:
             return None
         self._listed.add(seq.epoch)
         if found:
@@ -123,7 +123,7 @@ class PagedStore:
         fresh = self.take(need) if need else []
         table += fresh
         if full > cached:
-            self.store(seq, full)
+            self.store({seq: full})
         return (fresh,)
 
     def needs(self, seq: Seq, total: int, hit: Hit | None = None, encoder_tokens: int = 0) -> int:
@@ -141,7 +141,7 @@ class PagedStore:
             raise Refused(
                 "cache", f"{seq} has {len(seq.table)} blocks and {len(seq.hashes)} keys, not {full}"
             )
-        self.store(seq, full)
+        self.store({seq: full})
 
     def table(self, seq: Seq) -> tuple[list[int], ...]:
         """The sequence's blocks, in order of position."""
@@ -200,7 +200,7 @@ class PagedStore:
 
     def reset(self) -> bool:
         """Nothing is to be found any more; False, and nothing changed, when a block is held."""
-        if len(self.pool.queue) != self.pool.size - 1:
+        if self.pool.free != self.pool.size - 1:
             return False
         self.prefixes.clear()
         if self.watch is not None:
@@ -246,13 +246,18 @@ class PagedStore:
             seq.table.append(block)
         return fresh
 
-    def store(self, seq: Seq, full: int) -> None:
-        """The first `full` blocks of the table, more than before, have keys; the caller has seen that there are so many."""
-        first = seq.cached_blocks
-        self.prefixes.add(seq.table[first:full], seq.hashes[first:full])
-        seq.cached_blocks = full
-        if self.listener is not None:
-            self.listener.stored(seq, first, full)
+    def store(self, full: Mapping[Seq, int]) -> None:
+        """So many first blocks of each table, more than before, have keys; the caller has seen that there are so many."""
+        blocks: list[int] = []
+        keys: list[Hashable] = []
+        for seq, last in full.items():
+            first = seq.cached_blocks
+            blocks += seq.table[first:last]
+            keys += seq.hashes[first:last]
+            seq.cached_blocks = last
+            if self.listener is not None:
+                self.listener.stored(seq, first, last)
+        self.prefixes.add(blocks, keys)
 
     # Within.
 
@@ -289,6 +294,8 @@ class PagedStore:
         freed = self.pool.give_back(blocks)
         if self.rules.unhashed_first:
             keys = self.prefixes.keys
-            self.pool.prepend([block for block in freed if keys[block] is None])
-            freed = [block for block in freed if keys[block] is not None]
+            bare = [block for block in freed if keys[block] is None]
+            if bare:
+                self.pool.prepend(bare)
+                freed = [block for block in freed if keys[block] is not None]
         self.pool.append(freed)

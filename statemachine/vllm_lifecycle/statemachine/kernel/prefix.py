@@ -52,7 +52,7 @@ class Prefixes:
                 continue
             own[block] = None
             lost.append(key)
-            if key not in copies:
+            if not copies or key not in copies:
                 del first[key]
                 continue
             equal = copies[key]
