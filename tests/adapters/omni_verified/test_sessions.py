@@ -103,7 +103,10 @@ def test_a_session_that_is_closed_while_it_waits_is_handed_on_whole() -> None:
     talk.steps(1)
     talk.turn("a", resumable=False)
     assert talk.seq().status is Status.WAITING_FOR_TRANSFER_FREE and talk.scheduler.has_requests()
-    shipped, _ = talk.step()
+    shipped, heard = talk.step()
+    assert [(str(one.finish_reason), one.kv_transfer_params["kv_metadata"]) for one in heard] == [
+        ("stop", shipped["a"])
+    ], "the parameters of the hand-off reach the client"
     assert shipped["a"]["seq_len"] == 8 and len(shipped["a"]["block_ids"]) == 2
     talk.step(copied=("a",))
     assert not talk.scheduler.requests and talk.free == 7

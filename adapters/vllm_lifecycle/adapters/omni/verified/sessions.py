@@ -40,6 +40,7 @@ class Sessions:
     end       ends a request with an error that its client hears of
     queued    the request waits (an event for its client)
     turns     requests whose turn has just ended, until their client is told
+    closed    requests that were closed while they waited, and what their client is to be told of transfers
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Sessions:
         self._kernel, self._breaches = kernel, breaches
         self._fits, self._keys, self._end, self._queued = fits, keys, end, queued
         self.turns: dict[Seq, Turn] = {}
+        self.closed: list[tuple[Seq, Any]] = []
 
     def input(self, seq: Seq, request: Any) -> None:
         """The client sends more under the id of an unfinished session, or (what is not resumable) says that it has no more."""
@@ -64,7 +66,9 @@ class Sessions:
         elif seq.status is not Status.WAITING_FOR_STREAMING_REQ:
             queue.append(update)
         elif update is None:
-            self._kernel.finish(seq, Status.FINISHED_STOPPED)
+            told = self._kernel.finish(seq, Status.FINISHED_STOPPED)
+            if told:
+                self.closed.append((seq, told))
         else:
             self._continue(seq, update)
 

@@ -35,6 +35,7 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import Status
 from vllm_lifecycle.statemachine.kernel.lanes import Lanes
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.sessions import SessionKernel
+from vllm_lifecycle.statemachine.kernel.steps import Step
 from vllm_lifecycle.statemachine.kernel.store import V0_16_0 as STORE
 from vllm_lifecycle.statemachine.kernel.store import StoreRules
 from vllm_lifecycle.statemachine.scheduling.plan import Plan
@@ -106,6 +107,14 @@ class Answers016(Answers013):
     sessions: Sessions
     experts: Experts | None = None
     _routed: Any = None
+
+    def process(self, step: Step | None, answer: Any) -> dict[int, list[Any]]:
+        outputs = super().process(step, answer)
+        for seq, told in self.sessions.closed:
+            if self.kernel.seqs.get(seq.id, seq) is seq:  # nobody else would take it for an answer to himself
+                outputs.setdefault(seq.payload.client_index, []).append(self.output(seq, [], told))
+        self.sessions.closed.clear()
+        return outputs
 
     def stopped(self, seq: Seq, reason: Status) -> Any:
         if self.experts is not None:
