@@ -95,12 +95,12 @@ class Scheduling:
         served = columns.serve(running, self._room(), self._lacking) if columns is not None else None
         if served is None:
             return 0
-        plan.lockstep = served
-        seqs, ids = served.lanes.seqs, served.lanes.ids
-        plan.tokens = served.lanes.ones.copy()
-        self._budget -= len(ids)
-        self._inputs -= len(ids) * (1 + self.limits.extra)
-        return len(seqs) if running[len(seqs) - 1] is seqs[-1] else 0
+        plan.serve(served)
+        seqs = plan.members
+        n = len(seqs)
+        self._budget -= n
+        self._inputs -= n * (1 + self.limits.extra)
+        return n if running[n - 1] is seqs[-1] else 0
 
     def _serve_running(self, plan: Plan, index: int) -> None:
         running = self.kernel.running

@@ -16,6 +16,7 @@ class Plan:
     """A step being built.
 
     lockstep    the part of the lockstep decoders, who come first in `tokens` and are in no other field; None without any
+    members     the lockstep decoders
     running, new, resumed   who else takes part: was running before, is new to the workers, runs again after a preemption
     preempted   who gave way in this pass
     tokens      id -> tokens of this step, in order
@@ -28,12 +29,13 @@ class Plan:
     """
 
     __slots__ = (
-        "drafts", "encoder", "failed", "fresh", "loaded", "lockstep", "new", "preempted", "resumed", "running",
-        "skipped", "tokens",
+        "drafts", "encoder", "failed", "fresh", "loaded", "lockstep", "members", "new", "preempted", "resumed",
+        "running", "skipped", "tokens",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.lockstep: Served | None = None
+        self.members: list[Seq] = []
         self.running: list[Seq] = []
         self.new: list[Seq] = []
         self.resumed: list[Seq] = []
@@ -46,10 +48,10 @@ class Plan:
         self.encoder: dict[str, list[int]] = {}
         self.loaded: set[str] = set()
 
-    @property
-    def members(self) -> list[Seq]:
-        """The lockstep decoders."""
-        return self.lockstep.lanes.seqs if self.lockstep is not None else []
+    def serve(self, served: Served) -> None:
+        """The lockstep decoders take part, before anybody else."""
+        lanes = served.lanes
+        self.lockstep, self.members, self.tokens = served, lanes.seqs, lanes.ones.copy()
 
     @property
     def total(self) -> int:
@@ -59,7 +61,9 @@ class Plan:
 
     def rows_of(self, seqs: dict[str, Seq]) -> list[Row]:
         """The rows of the step but for the lockstep decoders, in order."""
-        rows = []
+        rows: list[Row] = []
+        if len(self.tokens) == len(self.members):
+            return rows
         for id, tokens in islice(self.tokens.items(), len(self.members), None):
             seq = seqs[id]
             ridden = len(self.drafts[id]) if id in self.drafts else 0

@@ -279,19 +279,21 @@ class Verified(Readings, SchedulerInterface):  # type: ignore[misc]
         if self._deadline is not None:
             settings.give_up(self._kernel, self._deadline)
         plan = self._pass.plan()
-        self._answers.ended += plan.failed
+        if plan.failed:
+            self._answers.ended += plan.failed
         output = self._output(plan)
-        self._before = Before(plan.tokens, plan.members)
+        before = self._before
+        before.tokens, before.members = plan.tokens, plan.members
         self._world.describe(output)
         rows = plan.rows_of(self._kernel.seqs)
-        step = self._kernel.dispatch(rows, plan.members)
-        setattr(output, STEP, step.number)
+        setattr(output, STEP, self._kernel.dispatch(rows, plan.members).number)
         if self.max_num_encoder_input_tokens:
             for row in rows:
                 self._world.encoders.dispatched(row)
         if self.asynchronous:
             output.pending_structured_output_tokens = self._awaits_structured(plan)
-        self._pass.settle(plan)
+        if rows:
+            self._pass.settle(plan)
         return output
 
     def _awaits_structured(self, plan: Plan) -> bool:

@@ -180,21 +180,18 @@ class VerifiedScheduler(Verified):
         if self.use_v2_model_runner:
             new, resumed = new + resumed, []
         running = self._kernel.running
+        groups = len(self.kv_cache_config.kv_cache_groups)
         return self.OUTPUT(
-            scheduled_new_reqs=[self._new(plan, seq) for seq in new] if new else [],
-            scheduled_cached_reqs=self._cached(plan, plan.running + resumed, resumed),
-            num_scheduled_tokens=plan.tokens,
-            total_num_scheduled_tokens=plan.total,
-            scheduled_spec_decode_tokens=plan.drafts,
-            scheduled_encoder_inputs=plan.encoder,
-            num_common_prefix_blocks=(
-                self._kernel.store.common_prefix(running[0])
-                if running
-                else [0] * len(self.kv_cache_config.kv_cache_groups)
-            ),
+            [self._new(plan, seq) for seq in new] if new else [],
+            self._cached(plan, plan.running + resumed, resumed),
+            plan.tokens,
+            plan.total,
+            plan.drafts,
+            plan.encoder,
+            self._kernel.store.common_prefix(running[0]) if running else [0] * groups,
+            self._kernel.notices,
+            self.encoder_cache_manager.get_freed_mm_hashes() if self.max_num_encoder_input_tokens else [],
             preempted_req_ids={seq.id for seq in plan.preempted} if plan.preempted else set(),
-            finished_req_ids=self._kernel.notices,
-            free_encoder_mm_hashes=self.encoder_cache_manager.get_freed_mm_hashes(),
         )
 
     def _new(self, plan: Plan, seq: Seq) -> NewRequestData:
