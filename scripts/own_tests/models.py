@@ -15,7 +15,7 @@ _TEXT = {
     "torch_dtype": "float16",
     "hidden_act": "silu",
 }
-_SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2}
+_SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4}
 
 
 def _llama(kind: str, architecture: str) -> dict[str, Any]:
@@ -73,6 +73,8 @@ _LLAVA = {
 CONFIGS: dict[str, dict[str, Any]] = {
     "facebook/opt-125m": _OPT,
     "facebook/opt-350m": _OPT,
+    "google/gemma-3-1b-it": _llama("llama", "LlamaForCausalLM"),
+    "hmellor/tiny-random-LlamaForCausalLM": _llama("llama", "LlamaForCausalLM"),
     "Qwen/Qwen1.5-7B": _llama("qwen2", "Qwen2ForCausalLM"),
     "Qwen/Qwen3-0.6B": _llama("qwen3", "Qwen3ForCausalLM") | {"head_dim": 32},
     "meta-llama/Llama-3.2-1B-Instruct": _llama("llama", "LlamaForCausalLM"),

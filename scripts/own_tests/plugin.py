@@ -1,26 +1,32 @@
 """Loaded by pytest with vLLM's tests: puts a scheduler class in the place of vLLM's, and writes down how each test ended.
 
 The place is the module attribute, before any test module is imported, so `from ... import Scheduler` finds it.  A test that
-takes longer than a minute is stopped.  Reads its orders from the environment (OWN_TESTS_*), because a plugin's own options come
+takes longer than SECONDS is stopped.  Packages that a test file imports for a few of its tests only, and that the environment
+lacks, are stood in for, so that the others run.  Reads its orders from the environment (OWN_TESTS_*), because a plugin's own options come
 too late for a substitution at import.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
+import logging
 import os
 import signal
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from own_tests.models import make_hub
 
-SECONDS = 60
+SECONDS = 240
+ABSENT = ("ray",)
 PLACES = {
     "OWN_TESTS_SCHEDULER": ("vllm.v1.core.sched.scheduler", "Scheduler"),
     "OWN_TESTS_ASYNC_SCHEDULER": ("vllm.v1.core.sched.async_scheduler", "AsyncScheduler"),
@@ -30,12 +36,25 @@ PLACES = {
 def pytest_configure(config: pytest.Config) -> None:
     """Make the stand-in models and substitute the classes."""
     make_hub(Path(os.environ["HF_HOME"]) / "hub")
+    for name in ABSENT:
+        if importlib.util.find_spec(name) is None:
+            sys.modules[name] = MagicMock(name=name)
     modules = {module: importlib.import_module(module) for module, _ in PLACES.values()}
     for variable, (module, name) in PLACES.items():
         wanted = os.environ.get(variable)
         if wanted:
             place, _, cls = wanted.partition(":")
             setattr(modules[module], name, getattr(importlib.import_module(place), cls))
+
+
+@pytest.fixture
+def caplog_vllm(caplog: pytest.LogCaptureFixture) -> Generator[pytest.LogCaptureFixture, None, None]:
+    """What vLLM logs, which else does not reach the root logger; vLLM's tests have it from the conftest that is left out."""
+    logger = logging.getLogger("vllm")
+    before, logger.propagate = logger.propagate, True
+    with caplog.at_level(logging.INFO):
+        yield caplog
+    logger.propagate = before
 
 
 def _too_long(number: int, frame: FrameType | None) -> None:
