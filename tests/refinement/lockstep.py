@@ -6,7 +6,8 @@ id set free), and lead to a state that agrees with the kernel on everything obse
 nothing. What only the specification has (ghosts, the phase of a call) follows from the action.
 
 The kernel may find fewer blocks in its prefix cache than the specification: forgetting is always safe, for nothing requires a
-block to be found. So `cached` of the kernel is a part of the specification's; everything else is equal.
+block to be found. So `cached` of the kernel is a part of the specification's, which then forgets the rest; everything else is
+equal.
 
 Each token has a block of its own here, and equal prefixes have equal keys.
 """
@@ -16,17 +17,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from vllm_lifecycle.spec.lang.compiled import Program
+from tests.refinement.image import Image, image
+from tests.refinement.view import SHOWN, Shown, View
+
+from vllm_lifecycle.spec.lang import terms as t
+from vllm_lifecycle.spec.lang.codegen import Emitter, Finder
+from vllm_lifecycle.spec.lang.compiled import CompiledAction, Program
 from vllm_lifecycle.spec.lang.evaluate import Domain
 from vllm_lifecycle.spec.lang.packed import Packed
 from vllm_lifecycle.spec.lifecycles.system import SYSTEM
-from vllm_lifecycle.spec.lifecycles.vocabulary import OVER, Kind, Row, Status, Transfer
+from vllm_lifecycle.spec.lifecycles.vocabulary import Status
 from vllm_lifecycle.statemachine.kernel.correspondence import CORRESPONDS
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
 from vllm_lifecycle.statemachine.kernel.paged import PagedStore
 from vllm_lifecycle.statemachine.kernel.queue import ArrivalQueue, Queue
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.steps import Row as Part
 from vllm_lifecycle.statemachine.kernel.steps import Step
 from vllm_lifecycle.statemachine.kernel.store import V0_13_0
 
@@ -42,10 +49,13 @@ FOLLOW = ("cache_block", "free_request")
 def machine(*features: str, order: bool = True) -> Any:
     """The part of the specification that the kernel is held to; `order`: the waiting queue is first come, first served.
 
-    With hand-offs, notices and counts of hook calls are left out: they are held to in the other scopes.
+    With hand-offs, notices and counts of hook calls are left out: they are held to in the other scopes. What neither a kernel
+    shows nor anything that it shows depends on (ghosts) is sliced off, which changes nothing of the rest.
     """
     without = ({"hooks"} if "handoff" in features else set()) | (set() if order else {"order"})
-    return SYSTEM.project(m for m in MODULES if m not in without).with_features(features or FEATURES)
+    kept = (*MODULES, "sessions") if "sessions" in features else MODULES
+    part = SYSTEM.project(m for m in kept if m not in without).with_features(features or FEATURES)
+    return part.slice(var.name for var in part.vars if var.name in SHOWN)
 
 
 def program(requests: int, blocks: int, steps: int, *features: str, order: bool = True) -> Program:
@@ -87,178 +97,126 @@ class Lockstep:
         )
         self.flights: dict[int, Step] = {}
         self.building: int | None = None
+        self.rows: list[Part] = []
+        self.answered: tuple[int, list[Part]] | None = None
         self.loose = False
-        self._observed = self._places()
-        self._cached = frozenset(i for cell, i in self._observed.items() if cell[0] == "cached")
+        self.notices = any(var.name == "notice" for var in spec.machine.vars)
+        self.steps = 0
+        self.known: Image | None = None
+        self._views: dict[tuple[int, ...], View] = {}
+        self._finders: dict[tuple[str, tuple[tuple[str, int], ...]], Finder] = {}
 
     def answer(self, seq: Seq) -> tuple[bool, None]:
         """The connector's answer when a request ends: what the driver chose, where there is something to send."""
         return self.hold and any(map(len, self.kernel.store.table(seq))), None
 
-    # what both know
-
-    def _places(self) -> dict[tuple[str, tuple[Any, ...]], int]:
-        return {cell: i for i, cell in enumerate(self.spec.layout.cells)}
-
-    def observed(self) -> dict[int, int]:
-        """The kernel's state as cells of the specification: place in the packed state -> number."""
-        kernel, code = self.kernel, self.spec.layout.code
-        seqs = {r: kernel.seqs.get(r) for r in self.requests}
-        found: dict[tuple[str, tuple[Any, ...]], Any] = {}
-        waiting, running = list(kernel.waiting), list(kernel.running)
-        for r, seq in seqs.items():
-            found["status", (r,)] = Status.FREED if seq is None else seq.status
-            found["in_waiting", (r,)] = seq in waiting or (
-                self.loose and self.building is not None and _waits(seq)
-            )
-            found["in_running", (r,)] = seq in running
-            found["announced", (r,)] = seq is not None and seq.announced
-            found["kv_holding", (r,)] = seq is not None and seq.held_kv
-            found["notice", (r,)] = r in kernel.notices
-            found["triggered", (r,)] = seq is not None and seq.triggered and seq.status not in OVER
-            for kind, transfer in _transfers(seq):
-                found["transfer", (r, kind)] = _state(transfer) if transfer else Transfer.NONE
-                held: list[int] = []
-                if seq is not None and transfer and transfer.state in (Transfer.NEEDED, Transfer.ACTIVE):
-                    held = transfer.hold.blocks[0] if transfer.hold else seq.table
-                for b in self.blocks:
-                    found["pinned", (r, kind, b)] = b in held
-            for b in self.blocks:
-                found["table", (r, b)] = seq is not None and b in seq.table
-            for other, second in seqs.items():
-                found["before", (r, other)] = (
-                    r != other
-                    and seq in waiting
-                    and second in waiting
-                    and waiting.index(seq) < waiting.index(second)
-                )
-        pool, keys = self.store.pool, self.store.prefixes.keys
-        for b in self.blocks:
-            found["free", (b,)] = b in pool.queue
-            found["listed", (b,)] = int(b in pool.queue)
-            found["ref", (b,)] = sum(s is not None and b in s.table for s in seqs.values())
-            found["cached", (b,)] = keys[b] is not None
-        for k, step in self.flights.items():
-            rows = {row.seq.id: row for row in step.rows}
-            for r in self.requests:
-                found["row", (k, r)] = _worth(rows.get(r))
-        sorts = {var.name: var.sort for var in self.spec.machine.vars}
-        places = self._observed.items()
-        return {place: code(sorts[cell[0]], found[cell]) for cell, place in places if cell in found}
-
-    def agree(self, state: Packed, observed: dict[int, int]) -> bool:
-        """The specification's state shows what the kernel shows."""
-        return not self._apart(state, observed)
+    def shown(self) -> Shown:
+        """What the kernel shows now."""
+        flights = tuple(self.flights)
+        if flights not in self._views:
+            self._views[flights] = View(self.spec.layout, self.requests, self.blocks, flights)
+        waits = self.loose and self.building is not None
+        return self._views[flights].of(self.kernel, self.store, self.flights, waits)
 
     # moving on
 
     def move(self, *names: str, **fixed: Any) -> None:
         """Only the specification moves: the beginning or end of a call, which a kernel has no operation for."""
-        self.state = self._match(names, fixed, self.observed())
+        self._match(names, fixed)
 
     def do(self, operation: str, call: Callable[[], Any], **fixed: Any) -> Any:
         """The kernel performs an operation, and the specification a matching action; or it refuses, and nothing changed.
 
         Answers what the kernel answered, or the refusal.
         """
-        before = self.snapshot()
+        before = self.known = self.known or image(self)
         try:
             answer = call()
         except Refused as refusal:
-            if self.snapshot() != before:
+            if image(self) != before:
                 raise Mismatch(f"{operation} was refused ({refusal}), but changed something") from None
             return refusal
         if (answer is None and operation in NO_ROOM) or answer is False:
-            if self.snapshot() != before:
+            if image(self) != before:
                 raise Mismatch(f"{operation} declined, but changed something")
             return answer
-        self.state = self._match(CORRESPONDS[operation], fixed, self.observed())
+        if operation in NO_ROOM:
+            fixed["fresh"] = frozenset(answer[0])
+        self._match(CORRESPONDS[operation], fixed)
         return answer
 
-    def snapshot(self) -> tuple[Any, ...]:
-        """Everything of the kernel that an operation may change."""
-        kernel = self.kernel
-        seqs = tuple(
-            (r, str(kernel.seqs.get(r)), tuple(kernel.seqs[r].table) if r in kernel.seqs else ())
-            for r in self.requests
-        )
-        return (
-            tuple(sorted(self.observed().items())), tuple(self.store.pool.queue), tuple(self.store.pool.refs), seqs,
-            tuple(s.id for s in kernel.running), tuple(s.id for s in kernel.loads),
-        )  # fmt: skip
-
-    def _match(self, names: tuple[str, ...], fixed: dict[str, Any], observed: dict[int, int]) -> Packed:
+    def _match(self, names: tuple[str, ...], fixed: dict[str, Any]) -> None:
+        self.known = None
+        self.steps += 1
+        shown = self.shown()
         for state in self._after(names, fixed, self.state):
-            for end in self._settled(state, observed, depth=len(self.blocks) + 1):
-                return end
-        raise Mismatch(self._difference(names, fixed, observed))
+            for end in self._settled(state, shown, depth=len(self.blocks) + 1):
+                self.state = shown.forgetting(end)
+                return
+        raise Mismatch(self._difference(names, fixed, shown))
 
     def _after(self, names: tuple[str, ...], fixed: dict[str, Any], state: Packed) -> Iterator[Packed]:
+        """The states after actions of these names with these arguments."""
         actions = self.spec.actions
         for name in names:
             if name not in actions:
                 continue
             action = actions[name]
-            wanted = {p: v for p, v in fixed.items() if p in {q.name for q in action.action.params}}
-            for arguments in action.instances(state):
-                binding = action.binding(arguments)
-                if all(binding[p] == v for p, v in wanted.items()):
+            known, sets = self._codes(action, fixed)
+            for arguments in self._finder(action, known)(state, None):
+                if all(arguments[i] == mask for i, mask in sets):
                     yield action.step(state, arguments)
 
-    def _settled(self, state: Packed, observed: dict[int, int], depth: int) -> Iterator[Packed]:
-        if self.agree(state, observed):
+    def _codes(
+        self, action: CompiledAction, fixed: dict[str, Any]
+    ) -> tuple[tuple[tuple[str, int], ...], list[tuple[int, int]]]:
+        """What is fixed, as numbers: single arguments by name, sets by their place."""
+        known, sets = [], []
+        for i, param in enumerate(action.action.params):
+            if param.name in fixed:
+                (code,) = self.spec.layout.arguments((param,), fixed)
+                if param.is_set:
+                    sets.append((i, code))
+                else:
+                    known.append((param.name, code))
+        return tuple(known), sets
+
+    def _finder(self, action: CompiledAction, known: tuple[tuple[str, int], ...]) -> Finder:
+        """The enabled arguments of an action of which some are known."""
+        key = action.name, known
+        if key not in self._finders:
+            spec = self.spec
+            chosen = {
+                p.name: tuple(spec.layout.code(p.sort, v) for v in spec.domain.choices[str(p.sort)])
+                for p in action.action.params
+                if str(p.sort) in spec.domain.choices
+            }
+            chosen |= {name: (code,) for name, code in known}
+            parts = tuple(part for g in action.action.guards for part in t.conjuncts(g.term))
+            self._finders[key] = Emitter(spec.layout).finder(action.action.params, parts, chosen)
+        return self._finders[key]
+
+    def _settled(self, state: Packed, shown: Shown, depth: int) -> Iterator[Packed]:
+        if shown.agrees(state):
             yield state
         elif depth:
+            here = shown.apart(state)
             for after in self._after(FOLLOW, {}, state):
-                if self._apart(after, observed) < self._apart(state, observed):
-                    yield from self._settled(after, observed, depth - 1)
+                if shown.apart(after) < here:
+                    yield from self._settled(after, shown, depth - 1)
 
-    def _apart(self, state: Packed, observed: dict[int, int]) -> int:
-        return sum(self._differs(state, i, value) for i, value in observed.items())
-
-    def _differs(self, state: Packed, i: int, value: int) -> bool:
-        return value > state[i] if i in self._cached else value != state[i]
-
-    def _difference(self, names: tuple[str, ...], fixed: dict[str, Any], observed: dict[int, int]) -> str:
+    def _difference(self, names: tuple[str, ...], fixed: dict[str, Any], shown: Shown) -> str:
         ends = list(self._after(names, fixed, self.state))
         if not ends:
             return f"none of {', '.join(names)} is enabled ({fixed}) in {self._show(self.state)}"
-        best = min(ends, key=lambda state: self._apart(state, observed))
+        best = min(ends, key=shown.apart)
         cells = self.spec.layout.cells
         return f"{'/'.join(names)}: " + ", ".join(
             f"{cells[i][0]}{list(cells[i][1])}: kernel {value}, specification {best[i]}"
-            for i, value in observed.items()
-            if self._differs(best, i, value)
+            for i, value in shown.differences(best)
         )
 
     def _show(self, state: Packed) -> str:
         return ", ".join(
             f"{n}{list(a)}={v}" for (n, a), v in zip(self.spec.layout.cells, state, strict=True) if v
         )
-
-
-def _waits(seq: Seq | None) -> bool:
-    """A pass takes requests that it skips out of the queue, and puts them back at its end."""
-    return seq is not None and seq.status is not Status.RUNNING and seq.status not in OVER
-
-
-def _transfers(seq: Seq | None) -> tuple[tuple[Kind, Any], ...]:
-    """The transfers of an incarnation, by kind."""
-    if seq is None:
-        return tuple((kind, None) for kind in Kind)
-    return (Kind.RECEIVE, seq.receive), (Kind.SEND, seq.send), (Kind.HANDOFF, seq.handoff)
-
-
-def _state(transfer: Any) -> Transfer:
-    """What is known of a transfer; a load of which nothing came whole has failed."""
-    return Transfer.FAILED if transfer.state is Transfer.DONE and transfer.valid == 0 else transfer.state
-
-
-def _worth(row: Any) -> Row:
-    """What a row in flight is worth now."""
-    if row is None:
-        return Row.NONE
-    seq = row.seq
-    if seq.status in (Status.FREED, Status.WAITING_FOR_TRANSFER_FREE) or row.run < seq.deliver_from:
-        return Row.DROPPED
-    return Row.CURRENT if row.run == seq.run else Row.DELIVERABLE

@@ -1,4 +1,7 @@
-"""What can be done to a kernel from a given state, as small named moves: clients, the pass, the worker, the connector."""
+"""What can be done to a kernel from a given state, as small named moves: clients, the pass, the worker, the connector.
+
+A move names requests by their ids and rows by their place, so that it can be made from the same state again.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from tests.refinement.lockstep import Lockstep
+from tests.refinement.requests import LONGEST, learn, new
 
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
 from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
@@ -16,22 +20,6 @@ from vllm_lifecycle.statemachine.kernel.steps import Row
 from vllm_lifecycle.statemachine.kernel.store import Hit
 
 Move = tuple[str, Callable[[], object]]
-LONGEST = 2
-"""Tokens that a request may have; a prompt has one or two."""
-
-
-def learn(seq: Seq, *tokens: int) -> None:
-    """Tokens become known; each full block has its key."""
-    seq.tokens.extend(tokens)
-    seq.outputs.extend(tokens)
-    seq.hashes[:] = [tuple(seq.tokens[: i + 1]) for i in range(len(seq.tokens))]
-
-
-def new(r: str, prompt: int, status: Status = Status.WAITING) -> Seq:
-    """A request with `prompt` tokens, equal for all requests."""
-    seq = Seq(r, None, [0] * prompt, [], [], limit=LONGEST, status=status)
-    learn(seq)
-    return seq
 
 
 def found_in(hit: Hit | None) -> frozenset[int]:
@@ -46,12 +34,10 @@ class Driver:
         self.twin = twin
         self.sizes = sizes
         self.features = set(twin.spec.machine.features)
-        self.rows: list[Row] = []
-        self.answered: tuple[int, list[Row]] | None = None
 
     def moves(self) -> Iterator[Move]:
         """Every move that makes sense to try; the kernel may refuse it."""
-        if self.answered is not None:
+        if self.twin.answered is not None:
             yield from self._update()
         elif self.twin.building is not None:
             yield from self._pass()
@@ -69,7 +55,7 @@ class Driver:
             for hold in (False, True) if "send" in self.features else (False,):
                 yield (
                     f"abort {seq.id} {hold}",
-                    partial(self.finish, seq, Status.FINISHED_ABORTED, hold, "abort_request"),
+                    partial(self.finish, seq.id, Status.FINISHED_ABORTED, hold),
                 )
         for k in twin.slots:
             if k not in twin.flights:
@@ -82,38 +68,38 @@ class Driver:
             yield "forced reset", self.forced_reset
 
     def _pass(self) -> Iterator[Move]:
-        twin, kernel = self.twin, self.twin.kernel
-        taken = {row.seq for row in self.rows}
+        kernel = self.twin.kernel
+        taken = {row.seq for row in self.twin.rows}
         for seq in list(kernel.seqs.values()):
             lacking = len(seq.tokens) - seq.computed
             if seq.status in (Status.WAITING, Status.PREEMPTED):
                 for n in range(1, lacking + 1):
-                    yield f"admit {seq.id} {n}", partial(self.admit, seq, n)
+                    yield f"admit {seq.id} {n}", partial(self.admit, seq.id, n)
                 if "load" in self.features:
-                    yield f"load {seq.id}", partial(self.load, seq)
+                    yield f"load {seq.id}", partial(self.load, seq.id)
             if seq.status is Status.WAITING_FOR_REMOTE_KVS:
-                yield f"promote {seq.id}", partial(self.promote, seq)
+                yield f"promote {seq.id}", partial(self.promote, seq.id)
             if seq.status is Status.WAITING_FOR_GRAMMAR:
                 yield (
                     f"grammar {seq.id}",
-                    partial(twin.do, "grammar_ready", partial(kernel.grammar_ready, seq), r=seq.id),
+                    partial(self.grammar_ready, seq.id),
                 )
                 yield (
                     f"grammar fails {seq.id}",
-                    partial(self.finish, seq, Status.FINISHED_ERROR, False, "grammar_fails"),
+                    partial(self.finish, seq.id, Status.FINISHED_ERROR, False),
                 )
             if seq.status is Status.RUNNING and seq not in taken:
                 for n in range(1, lacking + 1):
-                    yield f"continue {seq.id} {n}", partial(self.go_on, seq, n)
+                    yield f"continue {seq.id} {n}", partial(self.go_on, seq.id, n)
             if seq.status is Status.RUNNING and "preemption" in self.features:
-                yield f"preempt {seq.id}", partial(self.preempt, seq)
+                yield f"preempt {seq.id}", partial(self.preempt, seq.id)
             if "handoff" in self.features:
-                yield f"ship {seq.id}", partial(twin.do, "ship_handoff", partial(self._ship, seq), r=seq.id)
+                yield f"ship {seq.id}", partial(self.ship, seq.id)
         yield "dispatch", self.dispatch
 
     def _update(self) -> Iterator[Move]:
-        assert self.answered is not None
-        _, rows = self.answered
+        assert self.twin.answered is not None
+        _, rows = self.twin.answered
         if "load" in self.features:
             for r in self.twin.requests:
                 yield f"received {r}", partial(self.signal, "receive_finished", r)
@@ -123,34 +109,40 @@ class Driver:
         if "handoff" in self.features:
             for seq in list(self.twin.kernel.seqs.values()):
                 for n in range(1, seq.computed + 1):
-                    yield f"trigger {seq.id} {n}", partial(self.trigger, seq, n)
+                    yield f"trigger {seq.id} {n}", partial(self.trigger, seq.id, n)
             for r in self.twin.requests:
                 yield f"acknowledged {r}", partial(self.signal, "handoff_acknowledged", r)
         if not rows:
             yield "end of update", self.end
             return
         row = rows[0]
-        yield f"row of {row.seq.id}", partial(self.credit, row)
-        yield f"stop {row.seq.id}", partial(self.stop, row, False)
+        yield f"row of {row.seq.id}", self.credit
+        yield f"stop {row.seq.id}", partial(self.stop, False)
         if "send" in self.features:
-            yield f"stop and hold {row.seq.id}", partial(self.stop, row, True)
+            yield f"stop and hold {row.seq.id}", partial(self.stop, True)
 
     # the moves
+
+    def _of(self, r: str) -> Seq:
+        return self.twin.kernel.seqs[r]
 
     def add(self, r: str, prompt: int, status: Status = Status.WAITING) -> object:
         return self.twin.do("add", partial(self.twin.kernel.add, new(r, prompt, status)), r=r)
 
-    def finish(self, seq: Seq, reason: Status, hold: bool, action: str, **fixed: object) -> object:
+    def grammar_ready(self, r: str) -> object:
+        return self.twin.do("grammar_ready", partial(self.twin.kernel.grammar_ready, self._of(r)), r=r)
+
+    def finish(self, r: str, reason: Status, hold: bool) -> object:
         self.twin.hold = hold
-        return self.twin.do("finish", partial(self.twin.kernel.finish, seq, reason), r=seq.id, **fixed)
+        return self.twin.do("finish", partial(self.twin.kernel.finish, self._of(r), reason), r=r)
 
     def begin(self, k: int) -> None:
         self.twin.building = k
-        self.rows = []
+        self.twin.rows = []
         self.twin.move("begin_pass", k=k)
 
-    def admit(self, seq: Seq, n: int) -> object:
-        kernel = self.twin.kernel
+    def admit(self, r: str, n: int) -> object:
+        kernel, seq = self.twin.kernel, self._of(r)
         hit = None if seq.held_kv else kernel.store.lookup(seq)
         found = hit.tokens if hit else 0
         if n + found > len(seq.tokens):
@@ -158,30 +150,33 @@ class Driver:
         answer = self.twin.do("admit", partial(kernel.admit, seq, n, hit), r=seq.id, hits=found_in(hit))
         return self._row(seq, n, answer)
 
-    def go_on(self, seq: Seq, n: int) -> object:
+    def go_on(self, r: str, n: int) -> object:
+        seq = self._of(r)
         answer = self.twin.do("resume_running", partial(self.twin.kernel.resume_running, seq, n), r=seq.id)
         return self._row(seq, n, answer)
 
     def _row(self, seq: Seq, n: int, answer: object) -> object:
         if isinstance(answer, tuple):
-            self.rows.append(Row(seq, seq.run, n, 0, 0))
+            self.twin.rows.append(Row(seq, seq.run, n, 0, 0))
         return answer
 
-    def preempt(self, seq: Seq) -> object:
+    def preempt(self, r: str) -> object:
+        seq = self._of(r)
         answer = self.twin.do("preempt", partial(self.twin.kernel.preempt, seq), r=seq.id)
         if not isinstance(answer, Refused):
-            self.rows = [row for row in self.rows if row.seq is not seq]
+            self.twin.rows = [row for row in self.twin.rows if row.seq is not seq]
         return answer
 
-    def load(self, seq: Seq) -> object:
-        kernel = self.twin.kernel
+    def load(self, r: str) -> object:
+        kernel, seq = self.twin.kernel, self._of(r)
         hit = kernel.store.lookup(seq)
         external = len(seq.tokens) - hit.tokens
         return self.twin.do(
             "start_receive", partial(kernel.start_receive, seq, hit, external), r=seq.id, hits=found_in(hit)
         )
 
-    def promote(self, seq: Seq) -> object:
+    def promote(self, r: str) -> object:
+        seq = self._of(r)
         whole = seq.receive is not None and seq.receive.state is State.DONE and seq.receive.valid is None
         computed = len(seq.tokens) - 1 if whole and len(seq.tokens) > 1 else 0
         return self.twin.do("promote", partial(self.twin.kernel.promote, seq, computed), r=seq.id)
@@ -190,7 +185,7 @@ class Driver:
         twin = self.twin
         assert twin.building is not None
         k, twin.building = twin.building, None
-        rows, self.rows = self.rows, []
+        rows, self.twin.rows = self.twin.rows, []
 
         def leave() -> int:
             twin.flights[k] = twin.kernel.dispatch(rows, [])
@@ -203,53 +198,53 @@ class Driver:
         k = min(twin.flights, key=lambda slot: twin.flights[slot].number)
         step = twin.flights[k]
         twin.do("receive_output", partial(twin.kernel.receive_output, step), k=k)
-        self.answered = k, list(step.rows)
+        self.twin.answered = k, list(step.rows)
 
-    def credit(self, row: Row) -> None:
-        self._close(row)
+    def credit(self) -> None:
+        k, row = self._first_row()
         seq = row.seq
+        self.twin.do("close_row", partial(self._close, row), r=seq.id, k=k)
         if seq.status is Status.RUNNING and seq.computed == len(seq.tokens) < LONGEST:
             learn(seq, 7)
 
-    def stop(self, row: Row, hold: bool) -> object:
+    def stop(self, hold: bool) -> object:
         self.twin.hold = hold
+        _, row = self._first_row()
         seq = row.seq
         worth = seq.status in (Status.RUNNING, Status.PREEMPTED) and row.run >= seq.deliver_from
         if not worth:
             return None
-        assert self.answered is not None
-        self._drop_row(row)
-        return self.twin.do(
-            "finish",
-            lambda: (self.twin.kernel.close_row(row), self.twin.kernel.finish(seq, Status.FINISHED_STOPPED)),
-            r=seq.id,
-        )
+        kernel = self.twin.kernel
+        call = partial(kernel.finish, seq, Status.FINISHED_STOPPED)
+        return self.twin.do("finish", lambda: (self._close(row), call()), r=seq.id)
 
-    def _close(self, row: Row) -> None:
-        self._drop_row(row)
-        self.twin.do("close_row", partial(self.twin.kernel.close_row, row), r=row.seq.id, k=self.answered[0])  # type: ignore[index]
+    def _first_row(self) -> tuple[int, Row]:
+        assert self.twin.answered is not None
+        k, rows = self.twin.answered
+        return k, rows[0]
 
-    def _drop_row(self, row: Row) -> None:
-        assert self.answered is not None
-        k, rows = self.answered
+    def _close(self, row: Row) -> str:
+        """The row is worked off, in the kernel and in the answer."""
+        assert self.twin.answered is not None
+        k, rows = self.twin.answered
         rows.remove(row)
-        step = self.twin.flights[k]
-        step.rows = [other for other in step.rows if other is not row]
+        self.twin.flights[k].rows.remove(row)
+        return self.twin.kernel.close_row(row)
 
     def end(self) -> None:
-        assert self.answered is not None
-        k, _ = self.answered
-        self.answered = None
+        assert self.twin.answered is not None
+        k, _ = self.twin.answered
+        self.twin.answered = None
         del self.twin.flights[k]
         self.twin.move("finish_update", k=k)
 
-    def trigger(self, seq: Seq, n: int) -> object:
+    def trigger(self, r: str, n: int) -> object:
+        seq = self._of(r)
         call = partial(self._handing().trigger_handoff, seq, n)
         return self.twin.do("trigger_handoff", call, r=seq.id, snapshot=frozenset(seq.table[:n]))
 
-    def _ship(self, seq: Seq) -> int:
-        self._handing().ship_handoff(seq)
-        return 1
+    def ship(self, r: str) -> object:
+        return self.twin.do("ship_handoff", partial(self._handing().ship_handoff, self._of(r)), r=r)
 
     def _handing(self) -> HandoffKernel:
         assert isinstance(self.twin.kernel, HandoffKernel)

@@ -118,7 +118,7 @@ class Engine(Driver):
 
     def _plan(self) -> None:
         plan = self.loop.plan()
-        self.rows = plan.rows_of(self.twin.kernel.seqs)
+        self.twin.rows = plan.rows_of(self.twin.kernel.seqs)
         self.dispatch()
 
     def run(self, length: int) -> None:

@@ -1,25 +1,30 @@
-"""Every state that a kernel can reach at a small scope, each move checked against the specification."""
+"""Every state that a kernel can reach at a small scope, each move checked against the specification.
+
+Breadth first, up to the names of requests and blocks (image.py): from each state every move is made that the driver knows, and
+the specification must have a matching action. One pair is moved on and put back again and again.
+"""
 
 from __future__ import annotations
 
-import pickle
+import marshal
+from array import array
 from collections import Counter, deque
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
+from tests.refinement.image import Image, canonical, restore
 from tests.refinement.lockstep import Lockstep, Mismatch
 from tests.refinement.moves import Driver
 
 from vllm_lifecycle.spec.lang.compiled import Program
 from vllm_lifecycle.statemachine.kernel.handoffs import HandoffKernel
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
-from vllm_lifecycle.statemachine.kernel.paged import PagedStore
-from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.sessions import SessionKernel
 
 
 @dataclass
 class Found:
-    """Counts of an exhaustive search: states, moves that the kernel made, moves that it refused, how often each kind was made."""
+    """Counts of an exhaustive search: states, moves made, moves refused or without effect, how often each kind was made."""
 
     states: int = 0
     made: int = 0
@@ -27,83 +32,64 @@ class Found:
     kinds: Counter[str] = field(default_factory=Counter)
 
 
-def freeze(driver: Driver) -> bytes:
-    """The pair without the (shared, large) specification."""
-    twin = driver.twin
-    twin.kernel._finishing = None  # type: ignore[assignment]
-    parts = (twin.kernel, twin.state, twin.flights, twin.building, driver.rows, driver.answered)
-    frozen = pickle.dumps(parts, protocol=5)
-    twin.kernel._finishing = twin.answer
-    return frozen
-
-
-def thaw(spec: Program, frozen: bytes, sizes: tuple[int, ...]) -> Driver:
-    """A pair of its own in that state."""
-    twin = Lockstep(spec)
-    driver = Driver(twin, sizes)
-    twin.kernel, twin.state, twin.flights, twin.building, driver.rows, driver.answered = pickle.loads(frozen)
-    twin.kernel._finishing = twin.answer
-    assert isinstance(twin.kernel.store, PagedStore)
-    twin.store = twin.kernel.store
-    return driver
-
-
-def identity(driver: Driver) -> object:
-    """What the future depends on: the specification's state, the order of the free list, tokens, and rows not yet processed."""
-    twin = driver.twin
-    kernel = twin.kernel
-    seqs = tuple(
-        (len(s.tokens), s.tokens[-1], s.computed, s.in_flight, s.cached_blocks, s.receive and s.receive.valid)
-        if (s := kernel.seqs.get(r))
-        else None
-        for r in twin.requests
-    )
-    order = sorted(twin.flights, key=lambda k: twin.flights[k].number)
-    building = [(row.seq.id, row.tokens) for row in driver.rows]
-    slot, left = driver.answered or (None, [])
-    answered = slot, [row.seq.id for row in left]
-    held = sorted(tuple(hold.blocks[0]) for hold in kernel.steps.held)
-    keys = {key: i for i, key in enumerate(dict.fromkeys(twin.store.prefixes.keys))}
-    named = [keys[key] for key in twin.store.prefixes.keys]
-    return repr(
-        (twin.state, list(twin.store.pool.queue), seqs, order, building, answered, held, named, twin.building)
-    )
-
-
-def pair(spec: Program) -> Lockstep:
-    """A kernel of the kind that the features ask for."""
+def pair(spec: Program, kernel: type[Kernel] | None = None) -> Lockstep:
+    """The specification with this kernel, or with one of the kind that the features ask for."""
     features = spec.machine.features
-    if "handoff" in features:
-        return Lockstep(spec, HandoffKernel)
-    return Lockstep(spec, SessionKernel if "sessions" in features else Kernel)
+    usual = SessionKernel if "sessions" in features else Kernel
+    return Lockstep(spec, kernel or (HandoffKernel if "handoff" in features else usual))
 
 
-def explore(spec: Program, sizes: tuple[int, ...] = (1, 2), limit: int = 10**9) -> Found:
-    """Breadth first; Mismatch with the shortest sequence of moves to the first disagreement."""
+def digest(image: Image) -> bytes:
+    """Stands for an image; that two have the same is less likely than a fault of the machine."""
+    return blake2b(marshal.dumps(image, 2), digest_size=12).digest()
+
+
+def explore(
+    spec: Program, sizes: tuple[int, ...] = (1, 2), limit: int = 10**9, kernel: type[Kernel] | None = None
+) -> Found:
+    """All states; Mismatch with a shortest sequence of moves to the first disagreement, each named as in the state before it."""
     found = Found()
-    first = Driver(pair(spec), sizes)
-    seen = {identity(first)}
-    queue: deque[tuple[bytes, tuple[str, ...]]] = deque([(freeze(first), ())])
+    driver = Driver(pair(spec, kernel), sizes)
+    twin = driver.twin
+    start = canonical(twin)
+    seen = {digest(start)}
+    queue = deque([marshal.dumps(start, 2)])
+    parents = array("I", [0])
+    via: list[str] = [""]
     while queue:
-        frozen, path = queue.popleft()
-        found.states += 1
-        names = [name for name, _ in thaw(spec, frozen, sizes).moves()]
-        for index, name in enumerate(names):
-            driver = thaw(spec, frozen, sizes)
-            _, move = list(driver.moves())[index]
+        here = marshal.loads(queue.popleft())
+        restore(twin, here)
+        moves = list(driver.moves())
+        for name, move in moves:
+            steps = twin.steps
             try:
-                answer = move()
+                move()
             except Mismatch as mismatch:
-                raise Mismatch(f"after {'; '.join(path) or 'nothing'}: {name}: {mismatch}") from None
-            if isinstance(answer, Refused):
+                path = "; ".join(_path(found.states, parents, via))
+                raise Mismatch(f"after {path or 'nothing'}: {name}: {mismatch}") from None
+            if twin.steps == steps:
                 found.refused += 1
                 continue
             found.made += 1
             found.kinds[name.split()[0]] += 1
-            key = identity(driver)
+            after = canonical(twin)
+            key = digest(after)
             if key not in seen:
                 seen.add(key)
                 if len(seen) > limit:
                     raise RuntimeError(f"more than {limit} states")
-                queue.append((freeze(driver), (*path, name)))
+                queue.append(marshal.dumps(after, 2))
+                parents.append(found.states)
+                via.append(name)
+            restore(twin, here)
+        found.states += 1
     return found
+
+
+def _path(state: int, parents: array[int], via: list[str]) -> list[str]:
+    """The moves that led to a state."""
+    path = []
+    while state:
+        path.append(via[state])
+        state = parents[state]
+    return path[::-1]
