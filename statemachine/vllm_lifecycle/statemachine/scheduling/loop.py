@@ -15,9 +15,9 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
 from vllm_lifecycle.statemachine.kernel.queue import Queue
 from vllm_lifecycle.statemachine.kernel.seq import Seq
-from vllm_lifecycle.statemachine.kernel.sessions import SessionKernel
 from vllm_lifecycle.statemachine.kernel.store import Hit
 from vllm_lifecycle.statemachine.policies.policy import Policy
+from vllm_lifecycle.statemachine.scheduling.kept import make_room, passed_by, still
 from vllm_lifecycle.statemachine.scheduling.plan import Plan
 from vllm_lifecycle.statemachine.scheduling.rules import Limits, Rules
 from vllm_lifecycle.statemachine.scheduling.world import EncoderPlan, World
@@ -200,7 +200,7 @@ class Scheduling:
         short = False
         while self._room() > 0:
             queue = kernel.holding
-            if not len(queue) and self.paused == RUNS and (not short or self._still(plan)):
+            if not len(queue) and self.paused == RUNS and (not short or still(kernel, plan)):
                 queue = kernel.waiting
             if not len(queue):
                 break
@@ -211,14 +211,11 @@ class Scheduling:
             if crowded or not self._ready(plan, seq):
                 if seq.status is Status.FREED or seq.status is Status.WAITING_FOR_TRANSFER_FREE:
                     continue
-            elif not (
-                self.limits.loras and seq.lora and seq.lora not in loras and len(loras) >= self.limits.loras
-            ):
+            elif not (seq.lora and seq.lora not in loras and len(loras) >= self.limits.loras > 0):
                 answer = self._admit(plan, seq)
-                if answer is None:
-                    if not self._passed_by(plan, seq):
-                        break
-                    short = True
+                if answer is None and not passed_by(kernel, plan, seq):
+                    break
+                short |= answer is None
                 if answer:
                     if seq.lora:
                         loras.add(seq.lora)
@@ -229,39 +226,8 @@ class Scheduling:
         for queue, seqs in skipped.items():
             queue.put_back(seqs)
             plan.skipped += seqs
-        if short and self._still(plan):
-            self._make_room()
-
-    def _passed_by(self, plan: Plan, seq: Seq) -> bool:
-        """Sessions keep blocks while they wait, so that who does not fit may wait for one behind it, or for a client.
-
-        A session that does not fit is passed by; so is anybody while nothing runs and an idle session may be why.
-        """
-        kernel = self.kernel
-        if seq.held_kv and seq not in kernel.loads:
-            return kernel.holding is not kernel.waiting or self._still(plan)
-        return bool(kernel.idle) and self._still(plan)
-
-    def _still(self, plan: Plan) -> bool:
-        """Nothing runs, loads or is in flight, so that no block will come back by itself."""
-        kernel = self.kernel
-        return not (plan.tokens or kernel.running or kernel.loads or kernel.steps.outstanding)
-
-    def _kept(self) -> list[Seq]:
-        """Sessions that have input, and blocks of their last turn."""
-        kernel = self.kernel
-        return [
-            seq
-            for seq in kernel.holding
-            if seq.held_kv and seq.status is Status.WAITING and seq not in kernel.loads
-        ]
-
-    def _make_room(self) -> None:
-        """Sessions wait for blocks that the others of them keep: the one that came last gives way, and computes again later."""
-        kept = self._kept()
-        if len(kept) > 1 and isinstance(self.kernel, SessionKernel):
-            self.world.encoder_free(kept[-1])
-            self.kernel.give_up_kept_blocks(kept[-1])
+        if short and still(kernel, plan):
+            make_room(kernel, self.world)
 
     def _ready(self, plan: Plan, seq: Seq) -> bool:
         """A blocked request whose wait is over goes on; False: it still waits, or has ended."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from vllm.model_executor.layers.fused_moe.routed_experts_capturer import RoutedExpertsReader
 
 from vllm_lifecycle.adapters.vllm.verified.breaches import Breaches
@@ -29,8 +28,8 @@ class Experts:
     def of(self, seq: Seq) -> Any:
         """A row for each computed token of the request, layers by experts; None where it cannot be read."""
         size = self._store.block_size
-        table = np.array(self._store.table(seq)[0], dtype=np.int64)
-        places = (table[:, None] * size + np.arange(size)).ravel()[: len(seq.tokens) - 1]
+        table = self._store.table(seq)[0]
+        places = [block * size + i for block in table for i in range(size)][: len(seq.tokens) - 1]
         try:
             return self._reader.get_routed_experts(indices=places)
         except Exception as error:
