@@ -2,9 +2,10 @@
 
 `python -m tests.differential.omni [--steps N] [--group G] [--plain]`, in an environment with vllm-omni 0.16.0. Groups: each of
 vLLM's own without hand-offs, and `hand-off ...` (at the end, after the prompt, at a token; with preemption, aborts, loads and
-sends, resets, pipeline stages). Acknowledgements follow from the answers that carry them, so that a case replays.
+sends, resets, pipeline stages), with input in `chunks` from a former stage, and with both. Acknowledgements follow from the
+answers that carry them, and chunks from the numbers of steps, so that a case replays.
 
-Rejected: chunks from a former stage (their threads make no order that two sides could share).
+Rejected: the threads of the chunk adapter (they make no order that two sides could share; omni_chunks.py plays them).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from itertools import product
 from random import Random
 from typing import Any
 from zlib import crc32
@@ -23,13 +25,16 @@ import vllm_omni  # noqa: F401  (patches vLLM before the harness reads it)
 from tests.differential import groups, rows
 from tests.differential.build import Factory
 from tests.differential.groups import GROUPS, Drawn
+from tests.differential.omni_chunks import FormerStage
 from tests.differential.pair import Pair
 from tests.differential.plain import Difference
 from tests.differential.run import Classes, run_group
 from tests.differential.settings import Answer, Setup
 from tests.differential.worker import Flight
 
+from vllm_lifecycle.adapters.omni.config import configure, without_threads
 from vllm_lifecycle.adapters.vllm.config import load_class
+from vllm_lifecycle.adapters.vllm.scope import Scope
 
 OURS = "vllm_lifecycle.adapters.omni:VerifiedOmniARScheduler"
 ORIGINAL = "vllm_omni.core.sched.omni_ar_scheduler:OmniARScheduler"
@@ -41,9 +46,10 @@ ENRICHED = ("external_req_id", "additional_information", "finished_requests_need
 
 @dataclass(frozen=True, repr=False)
 class Handed(Setup):
-    """A setup with hand-offs: "end", or what triggers one."""
+    """A setup with hand-offs ("end", or what triggers one), and whether input comes in chunks."""
 
     handoff: str = ""
+    chunks: bool = False
 
 
 class OmniFactory(Factory):
@@ -54,8 +60,19 @@ class OmniFactory(Factory):
         kind = getattr(self.setup, "handoff", "")
         criteria = {"type": kind, "token_id": SENTINEL} if kind not in ("", "end") else None
         settings = {"need_send_cache": True, "kv_transfer_criteria": criteria, "acknowledgement": "reported"}
+        if getattr(self.setup, "chunks", False):
+            configure(config, Scope("chunks", chunks=True))
         object.__setattr__(config.model_config, "omni_kv_config", settings if kind else None)
         return config
+
+    def scheduler(self, *args: Any) -> Any:
+        with without_threads():
+            return super().scheduler(*args)
+
+    def request(self, *args: Any) -> Any:
+        made = super().request(*args)
+        made.external_req_id = made.request_id
+        return made
 
 
 @cache
@@ -74,6 +91,18 @@ class OmniPair(Pair):
         self.copying: list[str] = []
         self.copied: list[str] = []
         self.accept = 0
+        self.former = FormerStage(self.sides) if getattr(self.setup, "chunks", False) else None
+
+    def _step(self) -> None:
+        former = self.former
+        if former is None or len(self.flights) >= self.setup.depth:
+            super()._step()
+            return
+        self.met.update(former.arrive(self.steps + 1))
+        super()._step()
+        if not self.over():
+            live = {rid for rid, r in self.reference.scheduler.requests.items() if not r.is_finished()}
+            self._compare("what the chunk adapter has", *former.waits(live))
 
     def _answer(self, event: Answer) -> None:
         self.accept = event.accept
@@ -122,11 +151,11 @@ class OmniClasses(Classes):
         return OmniPair(self.reference, self.ours, setup)
 
 
-def _handed(kind: str, base: str) -> Any:
+def _handed(kind: str, base: str, chunks: bool = False) -> Any:
     def group(rng: Random) -> Drawn:
         setup, mix = GROUPS[base](rng)
         kept = {f.name: getattr(setup, f.name) for f in fields(setup)}
-        return Handed(**kept, handoff=kind), mix
+        return Handed(**kept, handoff=kind, chunks=chunks), mix
 
     return group
 
@@ -138,6 +167,10 @@ HANDED = {
     for name, kind in KINDS.items()
     for base in BASES
     if base in GROUPS
+}
+CHUNKED = {f"chunks {base}": _handed("", base, chunks=True) for base in BASES} | {
+    f"chunks and hand-off {name} {base}": _handed(kind, base, chunks=True)
+    for (name, kind), base in product(KINDS.items(), ("mixed", "aborts", "loads"))
 }
 
 
@@ -173,8 +206,9 @@ rows.ROWS = (
     ),
     rows.Row("tokens told as loaded after a load in part", "what was not loaded is taken off twice", _loaded),
 )
+AHEAD = "-ahead"
 WITHOUT = ("asynchronous", "asynchronous-drafts", "hybrid", "encoder-decoder")
-groups.GROUPS.update(HANDED)  # type: ignore[attr-defined]
+groups.GROUPS.update({**HANDED, **CHUNKED})  # type: ignore[attr-defined]
 
 
 def main() -> int:
@@ -188,10 +222,10 @@ def main() -> int:
     ours, reference = load_class(OURS), load_class(ORIGINAL if options.plain else MENDED)
     classes = OmniClasses(ours, ours, reference, reference)
     failures = 0
-    for group in options.group or [g for g in GROUPS if not g.startswith(WITHOUT)]:
+    for group in options.group or [g for g in GROUPS if not g.startswith(WITHOUT) and not g.endswith(AHEAD)]:
         report = run_group(classes, group, options.steps, options.seed)
         intended = "; ".join(f"{name} x{count}" for name, count in report.rows.items())
-        told = f"{report.met['handed off']} handed off, {report.met['acknowledged twice']} told twice"
+        told = f"{report.met['handed off']} handed off, {report.met['acknowledged twice']} twice, {report.met['chunks']} chunks"
         print(
             f"{group:28} {report.steps:6} steps  unexplained {int(report.failure is not None)}  {told}  {intended}".rstrip(),
             flush=True,

@@ -12,6 +12,7 @@ from typing import Any
 from tests.differential.counted import Counted
 from tests.differential.mended import MENDS
 from tests.differential.mended_loads import LoadsHaveRoom
+from tests.differential.omni_chunks import Gated
 from vllm.v1.request import RequestStatus
 from vllm_omni.core.sched.omni_ar_scheduler import OmniARScheduler
 
@@ -184,5 +185,5 @@ class LoadsHaveRoom016(LoadsHaveRoom):
 OURS = tuple(LoadsHaveRoom016 if mend is LoadsHaveRoom else mend for mend in MENDS)
 
 
-class Scheduler(*OURS, HandedOn):  # type: ignore[misc]
+class Scheduler(*OURS, HandedOn, Gated):  # type: ignore[misc]
     """The AR scheduler, mended."""

@@ -15,16 +15,27 @@ pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.mark.parametrize(
-    "group", ["mixed", "loads", "hand-off end aborts", "hand-off prompt mixed", "hand-off token loads"]
+    "group",
+    [
+        "mixed",
+        "loads",
+        "hand-off end aborts",
+        "hand-off prompt mixed",
+        "hand-off token loads",
+        "chunks aborts",
+        "chunks and hand-off prompt loads",
+    ],
 )
 def test_nothing_is_unexplained(group: str) -> None:
     ours, mended = load_class(omni.OURS), load_class(omni.MENDED)
     report = run_group(omni.OmniClasses(ours, ours, mended, mended), group, 80, 1)
     assert report.failure is None, str(report.failure)
-    assert bool(report.met["handed off"]) is group.startswith("hand-off")
+    assert bool(report.met["handed off"]) is ("hand-off" in group)
+    assert bool(report.met["chunks"]) is ("chunks" in group)
 
 
-def test_the_original_as_it_is_falls_out_of_step() -> None:
+@pytest.mark.parametrize("group", ["hand-off end aborts", "chunks mixed"])
+def test_the_original_as_it_is_falls_out_of_step(group: str) -> None:
     ours, original = load_class(omni.OURS), load_class(omni.ORIGINAL)
-    report = run_group(omni.OmniClasses(ours, ours, original, original), "hand-off end aborts", 200, 1)
+    report = run_group(omni.OmniClasses(ours, ours, original, original), group, 200, 1)
     assert report.failure is not None
