@@ -120,6 +120,10 @@ class Lockstep:
 
     # moving on
 
+    def says(self, variable: str, r: str) -> int:
+        """What the specification's state has for a request."""
+        return self.state[self.spec.layout.cells.index((variable, (r,)))]
+
     def move(self, *names: str, **fixed: Any) -> None:
         """Only the specification moves: the beginning or end of a call, which a kernel has no operation for."""
         self._match(names, fixed)

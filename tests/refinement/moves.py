@@ -16,6 +16,7 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
 from vllm_lifecycle.statemachine.kernel.handoffs import HandoffKernel
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.sessions import SessionKernel
 from vllm_lifecycle.statemachine.kernel.steps import Row
 from vllm_lifecycle.statemachine.kernel.store import Hit
 
@@ -49,6 +50,8 @@ class Driver:
         for r in twin.requests:
             for prompt in self.sizes:
                 yield f"add {r} {prompt}", partial(self.add, r, prompt)
+                if "sessions" in self.features:
+                    yield f"open {r} {prompt}", partial(self.add, r, prompt, resumable=True)
             if "grammar" in self.features:
                 yield f"add structured {r}", partial(self.add, r, 1, Status.WAITING_FOR_GRAMMAR)
         for seq in list(kernel.seqs.values()):
@@ -57,6 +60,13 @@ class Driver:
                     f"abort {seq.id} {hold}",
                     partial(self.finish, seq.id, Status.FINISHED_ABORTED, hold),
                 )
+                if seq in kernel.idle:
+                    yield (
+                        f"close {seq.id} {hold}",
+                        partial(self.finish, seq.id, Status.FINISHED_STOPPED, hold),
+                    )
+            if seq in kernel.idle and SessionKernel.kept(seq) < LONGEST:
+                yield f"more {seq.id}", partial(self.more, seq.id)
         for k in twin.slots:
             if k not in twin.flights:
                 yield f"begin pass {k}", partial(self.begin, k)
@@ -93,6 +103,8 @@ class Driver:
                     yield f"continue {seq.id} {n}", partial(self.go_on, seq.id, n)
             if seq.status is Status.RUNNING and "preemption" in self.features:
                 yield f"preempt {seq.id}", partial(self.preempt, seq.id)
+            if "sessions" in self.features:
+                yield f"give up {seq.id}", partial(self.give_up, seq.id)
             if "handoff" in self.features:
                 yield f"ship {seq.id}", partial(self.ship, seq.id)
         yield "dispatch", self.dispatch
@@ -120,14 +132,17 @@ class Driver:
         yield f"stop {row.seq.id}", partial(self.stop, False)
         if "send" in self.features:
             yield f"stop and hold {row.seq.id}", partial(self.stop, True)
+        if "sessions" in self.features:
+            yield f"turn of {row.seq.id}", self.end_turn
 
     # the moves
 
     def _of(self, r: str) -> Seq:
         return self.twin.kernel.seqs[r]
 
-    def add(self, r: str, prompt: int, status: Status = Status.WAITING) -> object:
-        return self.twin.do("add", partial(self.twin.kernel.add, new(r, prompt, status)), r=r)
+    def add(self, r: str, prompt: int, status: Status = Status.WAITING, *, resumable: bool = False) -> object:
+        call = partial(self.twin.kernel.add, new(r, prompt, status))
+        return self.twin.do("add", call, r=r, resumable=resumable)
 
     def grammar_ready(self, r: str) -> object:
         return self.twin.do("grammar_ready", partial(self.twin.kernel.grammar_ready, self._of(r)), r=r)
@@ -217,6 +232,41 @@ class Driver:
         kernel = self.twin.kernel
         call = partial(kernel.finish, seq, Status.FINISHED_STOPPED)
         return self.twin.do("finish", lambda: (self._close(row), call()), r=seq.id)
+
+    def end_turn(self) -> object:
+        k, row = self._first_row()
+        seq, kernel = row.seq, self._talking()
+        if seq.status not in (Status.RUNNING, Status.PREEMPTED) or not self.twin.says("resumable", seq.id):
+            return None  # what is resumable is known to the client and the specification only
+        if row.run < seq.deliver_from:
+            return None
+        if len(seq.tokens) < LONGEST:
+            learn(seq, 7)
+
+        def ends() -> str:
+            worth = self._close(row)
+            kernel.end_turn(seq)
+            return worth
+
+        return self.twin.do("end_turn", ends, r=seq.id, k=k)
+
+    def more(self, r: str) -> object:
+        seq, kernel = self._of(r), self._talking()
+
+        def joins() -> int:
+            kernel.continue_session(seq, (0,), LONGEST)
+            learn(seq)
+            return 1
+
+        return self.twin.do("continue_session", joins, r=r)
+
+    def give_up(self, r: str) -> object:
+        call = partial(self._talking().give_up_kept_blocks, self._of(r))
+        return self.twin.do("give_up_kept_blocks", call, r=r)
+
+    def _talking(self) -> SessionKernel:
+        assert isinstance(self.twin.kernel, SessionKernel)
+        return self.twin.kernel
 
     def _first_row(self) -> tuple[int, Row]:
         assert self.twin.answered is not None

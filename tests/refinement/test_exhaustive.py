@@ -14,6 +14,7 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import Status
 from vllm_lifecycle.statemachine.kernel.correspondence import CORRESPONDS
 from vllm_lifecycle.statemachine.kernel.handoffs import HandoffKernel
 from vllm_lifecycle.statemachine.kernel.seq import Seq
+from vllm_lifecycle.statemachine.kernel.sessions import SessionKernel
 from vllm_lifecycle.statemachine.kernel.transfers import Transfer
 
 H = ("core", "handoff", "send", "load")
@@ -34,6 +35,14 @@ SCOPES = {
     ),
     "grammar and resets": ((2, 2, 1), ("core", "grammar", "reset", "prefix"), (1, 2), (8655, 26698, 29079)),
     "two requests, two steps in flight": ((2, 2, 2), ("core",), (1, 2), (7440, 16498, 13236)),
+    "sessions, two steps in flight, preempted": (
+        (1, 2, 2),
+        ("core", "sessions", "load", "preemption"),
+        (1,),
+        (2834, 5116, 6129),
+    ),
+    "sessions, hand-off, send and receive": ((1, 3, 1), (*H, "sessions"), (1,), (1069, 2119, 3301)),
+    "two sessions": ((2, 2, 1), ("core", "sessions", "load"), (1,), (3248, 7674, 12255)),
     "hand-off, send, receive and preemption": ((1, 4, 2), (*H, "preemption"), (1, 2), (17859, 36986, 53430)),
     "hand-off and prefix cache": ((2, 2, 1), ("core", "handoff", "prefix"), (1, 2), (4845, 10152, 17181)),
     "hand-off, send and receive, two requests": ((2, 4, 1), H, (1, 2), (39079, 105860, 242493)),
@@ -49,6 +58,8 @@ def test_every_move_of_the_kernel_is_one_of_the_specification(name: str) -> None
     size, features, prompts, counts = SCOPES[name]
     found = explore(compiled(*size, features), prompts)
     assert (found.states, found.made, found.refused) == counts
+    if "sessions" in features:
+        assert {"open", "turn", "more", "close", "give"} <= set(found.kinds)
 
 
 class Unpinned(HandoffKernel):
@@ -83,6 +94,29 @@ class FreesUnderAStep(HandoffKernel):
 
     def _end_table(self, seq: Seq) -> None:
         self.store.drop(seq)
+
+
+class KeepsTheLastTurn(SessionKernel):
+    """What is in flight of a turn that is over counts for the next one."""
+
+    def end_turn(self, seq: Seq) -> None:
+        before = seq.run, seq.deliver_from
+        super().end_turn(seq)
+        seq.run, seq.deliver_from = before
+
+
+class LosesTheTurn(SessionKernel):
+    """The blocks of a turn that is over are given back."""
+
+    def end_turn(self, seq: Seq) -> None:
+        super().end_turn(seq)
+        self.store.drop(seq)
+
+
+@pytest.mark.parametrize("kernel", [KeepsTheLastTurn, LosesTheTurn])
+def test_a_kernel_with_a_fault_in_sessions_is_refuted(kernel: type[SessionKernel]) -> None:
+    with pytest.raises(Mismatch, match=r"after .*turn of"):
+        explore(compiled(1, 2, 2, ("core", "sessions", "load", "preemption")), (1, 2), kernel=kernel)
 
 
 @pytest.mark.parametrize("kernel", [Unpinned, ShipsTheAborted, ForgetsTheSend, FreesUnderAStep])

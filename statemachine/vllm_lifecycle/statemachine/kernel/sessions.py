@@ -33,7 +33,7 @@ class SessionKernel(Kernel):
             self.holding.append(seq)
             seq.held_kv = True
             seq.run += 1
-            seq.computed = min(seq.computed - seq.placeholders, self._kept(seq))
+            seq.computed = min(seq.computed - seq.placeholders, len(seq.tokens))
             seq.placeholders = 0
             seq.drafts = []
         seq.deliver_from = seq.run
@@ -43,11 +43,11 @@ class SessionKernel(Kernel):
     def continue_session(self, seq: Seq, tokens: Sequence[int], limit: int) -> None:
         """WAITING_FOR_STREAMING_REQ -> WAITING, in its place: more input, and the longest answer to it.
 
-        What was answered so far becomes prompt, but for the token that ended the turn; without it nothing would be left to
-        compute of an empty input, so that it stays then.
+        What is computed so far becomes prompt, and what was answered after it, the token that ended the turn, is forgotten; of an
+        empty input it is all that is left to compute, so that it stays then.
         """
         self._require(seq.status is Status.WAITING_FOR_STREAMING_REQ, "continue_session", seq)
-        kept = self._kept(seq) if tokens else len(seq.tokens)
+        kept = self.kept(seq) if tokens else len(seq.tokens)
         if kept + len(tokens) <= seq.computed:
             raise self.refuse("continue_session", f"{seq!r}: nothing is left to compute", Party.CLIENT)
         del seq.tokens[kept:]
@@ -74,6 +74,6 @@ class SessionKernel(Kernel):
             self.waiting.prepend(seq)
 
     @staticmethod
-    def _kept(seq: Seq) -> int:
-        """Known tokens without the one that ended the turn; all where none was sampled."""
-        return len(seq.tokens) - bool(seq.outputs)
+    def kept(seq: Seq) -> int:
+        """Tokens of an idle session that stay: those that are computed; all but the last one if it has no table."""
+        return seq.computed if seq.held_kv else len(seq.tokens) - bool(seq.outputs)
