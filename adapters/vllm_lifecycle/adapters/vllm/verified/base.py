@@ -356,8 +356,9 @@ class Verified(Readings, SchedulerInterface):  # type: ignore[misc]
     def reset_prefix_cache(self, reset_running_requests: bool = False, reset_connector: bool = False) -> bool:
         if reset_running_requests:
             self._world.begin()
+            for seq in self._kernel.running[::-1]:
+                self._world.encoder_free(seq)  # while it is known which step still reads what it has
             for seq in self._kernel.preempt_all():
-                self._world.encoder_free(seq)
                 self._world.preempted(seq)
             self._before = Before()
             done = self._kernel.forget_cache() or not any(self._kernel.loading())
