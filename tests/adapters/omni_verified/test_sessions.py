@@ -62,6 +62,20 @@ def test_the_next_input_joins_what_is_computed() -> None:
     assert str(talk.answer(output)[0].finish_reason) == "length"
 
 
+def test_a_turn_in_the_step_after_the_last_one_leaves_the_workers_batch_first() -> None:
+    talk = Talk("")
+    talk.turn("a", prompt=5, answer=1)
+    talk.turn("a", prompt=3, answer=1)
+    talk.steps(1)
+    cached = talk.scheduler.schedule().scheduled_cached_reqs
+    assert (cached.resumed_req_ids, cached.req_ids) == ({"a"}, [])
+    later = Talk("")
+    later.turn("a", prompt=5, answer=1)
+    later.steps(2)
+    later.turn("a", prompt=3, answer=1)
+    assert later.scheduler.schedule().scheduled_cached_reqs.resumed_req_ids == set()
+
+
 def test_input_that_comes_early_waits_for_the_turn_and_the_end_for_all_of_it() -> None:
     talk = Talk("")
     talk.turn("a", prompt=5, answer=2)
