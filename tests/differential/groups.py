@@ -54,6 +54,9 @@ class Mix:
     logprobs: float = 0.0
 
 
+AHEAD = "-ahead"
+"""Ends the name of a group that is scheduled asynchronously."""
+
 Drawn = tuple[Setup, Mix]
 Group = Callable[[Random], Drawn]
 
@@ -296,6 +299,6 @@ def _name(group: Group) -> str:
 
 
 GROUPS: Mapping[str, Group] = {_name(group): group for group in (*_SYNCHRONOUS, *_OTHERS)} | {
-    f"{_name(group)}-ahead": _ahead(group) for group in _SYNCHRONOUS
+    f"{_name(group)}{AHEAD}": _ahead(group) for group in _SYNCHRONOUS
 }
 """By name; what ends in `-ahead` is scheduled asynchronously. Over several stages nothing is: vLLM does not do it either."""
