@@ -19,7 +19,7 @@ import sys
 import time
 import tracemalloc
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -133,10 +133,12 @@ class Batch:
 class Race:
     """Schedulers of one row, fed alike."""
 
+    FACTORY = Factory
+
     def __init__(self, row: Row, classes: Sequence[type[Any]], asynchronous: bool) -> None:
         self.row = row
         setup = row.setup(asynchronous)
-        self.factory = Factory(setup, "bench.idle_connector:IdleConnector")
+        self.factory = self.FACTORY(setup, "bench.idle_connector:IdleConnector")
         self.managers = [Quiet() for _ in classes]
         self.schedulers = [
             self.factory.scheduler(cls, m)[0] for cls, m in zip(classes, self.managers, strict=True)
@@ -250,11 +252,13 @@ def _outputs(groups: Any) -> list[Any]:
     return [one for group in groups.values() for one in group.outputs]
 
 
-def race(row: Row, classes: Sequence[type[Any]], count: int, asynchronous: bool) -> tuple[float, list[float]]:
+def race(
+    row: Row, classes: Sequence[type[Any]], count: int, asynchronous: bool, kind: type[Race] = Race
+) -> tuple[float, list[float]]:
     """Tokens per step, and microseconds per step of each class: the median over windows."""
     gc.collect()
     gc.freeze()
-    runner = Race(row, classes, asynchronous)
+    runner = kind(row, classes, asynchronous)
     measured = list(runner.windows(count))
     gc.unfreeze()
     return runner.tokens / count / WINDOW, [
@@ -300,6 +304,19 @@ def _arguments() -> argparse.Namespace:
     return options
 
 
+def table(
+    names: Sequence[str], rows: Mapping[str, Row], measure: Callable[[Row, int], Any], quick: bool
+) -> None:
+    """Measure rows and print how their times compare."""
+    print(f"{'row':67} {'tokens':>8} {'vLLM':>9} {'ours':>9} {'ratio':>7}")
+    print(f"{'':67} {'per step':>8} {'us/step':>9} {'us/step':>9}")
+    for name in names:
+        row = rows[name]
+        count = 8 if quick else 20 if row.live >= 1024 else 40
+        tokens, (theirs, own) = measure(row, count)
+        print(f"{row.title:67} {tokens:8.0f} {theirs:9.1f} {own:9.1f} {theirs / own:7.2f}", flush=True)
+
+
 def main() -> int:
     """Measure and print the table; the exit code."""
     options = _arguments()
@@ -309,13 +326,9 @@ def main() -> int:
     print(
         f"vLLM {vllm_version()}, {classes[0].__name__} against {classes[1].__module__}:{classes[1].__name__}"
     )
-    print(f"{'row':67} {'tokens':>8} {'vLLM':>9} {'ours':>9} {'ratio':>7}")
-    print(f"{'':67} {'per step':>8} {'us/step':>9} {'us/step':>9}")
-    for name in options.rows:
-        row = ROWS[name]
-        count = 8 if options.quick else 20 if row.live >= 1024 else 40
-        tokens, (theirs, own) = race(row, classes, count, options.asynchronous)
-        print(f"{row.title:67} {tokens:8.0f} {theirs:9.1f} {own:9.1f} {theirs / own:7.2f}", flush=True)
+    table(
+        options.rows, ROWS, lambda row, count: race(row, classes, count, options.asynchronous), options.quick
+    )
     if options.memory:
         (one, empty), (other, other_empty) = (memory(cls, 256, options.asynchronous) for cls in classes)
         print(f"{'bytes per running request':66} {one:10.0f} {other:10.0f} {one / other:7.2f}")
@@ -325,7 +338,8 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":
+def run(main: Callable[[], int]) -> None:
+    """The program: ends the process with its exit code; what cannot be measured is one line."""
     try:
         sys.exit(main())
     except Unusable as why:
@@ -334,3 +348,7 @@ if __name__ == "__main__":
     except Differs as why:
         print(f"error: {why}: hold them against each other with tests.differential first", file=sys.stderr)
         sys.exit(2)
+
+
+if __name__ == "__main__":
+    run(main)
