@@ -20,6 +20,7 @@ from vllm_lifecycle.adapters.vllm.contract import IMPOSSIBLE, judge
 from vllm_lifecycle.adapters.vllm.driver import PATIENCE, Driver, patience
 from vllm_lifecycle.adapters.vllm.events import Add
 from vllm_lifecycle.adapters.vllm.play import Game
+from vllm_lifecycle.adapters.vllm.rerun import rerun
 from vllm_lifecycle.adapters.vllm.saved import Saved
 from vllm_lifecycle.adapters.vllm.scope import Scope
 from vllm_lifecycle.adapters.vllm.target import build
@@ -116,7 +117,7 @@ def replay(known: Iterable[Known], release: str) -> Replayed:
     out = []
     for one in known:
         here = one.saved.version == release
-        falls = one.saved.claim in play(one.saved.target, one.saved).fell if here else None
+        falls = rerun(one.saved).fell if here else None
         ours = tuple(play(target, one.saved).end for target in VERIFIED)
         out.append(Line(one.saved.version, one.rows, one.what, falls, ours))
     return Replayed(release, tuple(out))

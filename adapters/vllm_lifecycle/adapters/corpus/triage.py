@@ -125,6 +125,18 @@ TRIAGE: tuple[Triage, ...] = (
         "26929",
     ),
     Triage(
+        "a held request ends twice: two sends, which one report or one hold covers",
+        "the answer of a step that was out is processed after the end, and `request_finished` is called again; the blocks go with "
+        "the first report, and a second one meets nobody",
+        every(
+            some(every(TOUCHED, of_kind("SEND"), after("Answer")), dies("_update_from_kv_xfer_finished")),
+            has("Add", hold=True),
+            no(loads),
+            blames("scheduler"),
+        ),
+        "33377",
+    ),
+    Triage(
         "a failed load ends a request whose blocks its connector wants to send",
         "the failed receive counts as finished and frees what `request_finished` had just been told to hold",
         every(some(FORGOTTEN, TOUCHED), after("Answer"), loads, has("Add", hold=True)),
