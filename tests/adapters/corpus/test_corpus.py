@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 
-from vllm_lifecycle.adapters.corpus import complete
+from vllm_lifecycle.adapters.corpus import complete, sequences
 from vllm_lifecycle.adapters.corpus.complete import Count
 from vllm_lifecycle.adapters.corpus.omni_rows import OMNI
 from vllm_lifecycle.adapters.corpus.omni_rows import ROWS as OMNI_ROWS
 from vllm_lifecycle.adapters.corpus.recognise import Found, after, at, blames, every, has, in_scope, some
 from vllm_lifecycle.adapters.corpus.regressions import Outcomes
+from vllm_lifecycle.adapters.corpus.replayed import Line, Replayed
 from vllm_lifecycle.adapters.corpus.runs import Run, found
-from vllm_lifecycle.adapters.corpus.table import NOT_TRIAGED, table
+from vllm_lifecycle.adapters.corpus.table import NOT_TRIAGED, renewed, table
 from vllm_lifecycle.adapters.corpus.triage import TRIAGE, explain
 from vllm_lifecycle.adapters.corpus.vllm_rows import RELEASES
 from vllm_lifecycle.adapters.corpus.vllm_rows import ROWS as VLLM_ROWS
+from vllm_lifecycle.adapters.vllm.events import Abort, Schedule
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "corpus.md"
 ABORT_DURING_LOAD: dict[str, Any] = {
@@ -136,3 +138,69 @@ def test_the_document_leaves_nothing_untriaged_and_every_saved_test_failed_where
     ends = re.findall(r"(\d+) of (\d+) saved tests fail on", text)
     assert len(ends) == 7 and all(failed == saved for failed, saved in ends)
     assert complete.pinned(text)
+
+
+EXPLORED = json.dumps(
+    {
+        "target": "vllm.v1:Scheduler",
+        "version": "0.13.0",
+        "seconds": 1.0,
+        "findings": [
+            {**ABORT_DURING_LOAD, "target": "vllm.v1:Scheduler", "version": "0.13.0", "scope": {"name": "s"}}
+            | {"events": [{"event": "Schedule"}, {"event": "Abort", "rid": "r0"}], "steps": [{"call": "x"}]}
+        ]
+        * 2,
+        "coverage": ["a: b"],
+    }
+)
+
+
+def test_a_sequence_is_kept_once_and_read_as_it_was_found(tmp_path: Path) -> None:
+    (tmp_path / "0.13.0.jsonl").write_text(sequences.lines([EXPLORED]))
+    (one,) = sequences.kept(tmp_path)
+    assert one.rows == ("32255",) and one.title == "32255: a_free_block_is_not_touched_by_a_transfer"
+    assert one.saved.events == (Schedule(), Abort("r0")) and one.saved.version == "0.13.0"
+    assert "steps" not in (tmp_path / "0.13.0.jsonl").read_text()
+    with pytest.raises(ValueError, match="not a saved finding"):
+        sequences.read("{}")
+
+
+PLAYED = Replayed(
+    "0.13.0",
+    (
+        Line("0.13.0", ("32255",), "", True, ("clean", "clean")),
+        Line("0.13.0", ("32255",), "", False, ("clean", "a_claim")),
+        Line("0.32.0", (), "a kind", None, ("refused", "clean")),
+    ),
+)
+
+
+def test_what_was_played_on_ours_is_told_row_by_row() -> None:
+    assert Replayed.read(PLAYED.text()) == PLAYED
+    text = table([run(ABORT_DURING_LOAD)], (), (), [PLAYED])
+    assert "0.13.0: 3 sequences on two classes: 4 clean, 1 not clean, 1 refused." in text
+    assert (
+        "| an abort during a load frees its destination at once | 1 of 2 | 2 clean | 1 a_claim, 1 clean |"
+        in text
+    )
+    assert "| | kinds beyond the rows | - | 1 refused | 1 clean |" in text
+    assert "| 42571 | one block twice in a free call | - | no sequence | no sequence |" in text
+    with pytest.raises(ValueError, match="not the replays"):
+        Replayed.read("{}")
+
+
+def test_a_part_of_the_document_is_told_anew_and_the_rest_stays() -> None:
+    counted = [Count("0.13.0", name, "alone", "1 x 3, 1 in flight", 125, 276, 10) for name in ("A", "B")]
+    whole = table([run(ABORT_DURING_LOAD)], (), counted, [PLAYED])
+    assert renewed(whole, counted, [PLAYED]) == whole
+    assert renewed(table([run(ABORT_DURING_LOAD)], (), counted), (), [PLAYED]) == whole
+    other = Count("0.13.0", "B", "alone", "1 x 3, 1 in flight", 7, 8, 9)
+    assert complete.pinned(renewed(whole, [other], ())) == [counted[0], other]
+    with pytest.raises(ValueError, match="has no section"):
+        renewed("# Nothing", counted, ())
+
+
+def test_the_document_says_that_nothing_falls_on_ours() -> None:
+    text = DOCUMENT.read_text(encoding="utf-8")
+    told = re.findall(r"sequences on two classes: (.*)\.", text)
+    assert len(told) == 2 and all("clean" in line and "not clean" not in line for line in told)

@@ -126,8 +126,8 @@ TRIAGE: tuple[Triage, ...] = (
     ),
     Triage(
         "a held request ends twice: two sends, which one report or one hold covers",
-        "the answer of a step that was out is processed after the end, and `request_finished` is called again; the blocks go with "
-        "the first report, and a second one meets nobody",
+        "the answer of a step that was out is processed after the end, and `request_finished` is called again; the "
+        "blocks go with the first report, and a second one meets nobody",
         every(
             some(every(TOUCHED, of_kind("SEND"), after("Answer")), dies("_update_from_kv_xfer_finished")),
             has("Add", hold=True),
