@@ -52,6 +52,10 @@ FOUND: dict[str, tuple[str, tuple[Event, ...]]] = {
         "careless worker",
         (Add("r0", 6, 3), S, A, S, S, Answer(empty="r0"), A),
     ),
+    "a pooling request's vector is missing": (
+        "pooling and adapters",
+        (Add("r0", 6, 2, pooling=True, adapter=1), S, Answer(empty="r0"), S, A),
+    ),
     "a decoder leaves the lockstep with its last token in flight": (
         "careless connector",
         (Add("r0", 6, 2), S, A, S, S),

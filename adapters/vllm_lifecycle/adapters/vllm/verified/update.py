@@ -133,6 +133,8 @@ class Answers:
             tokens, reason = self._credit(row, worth == "current", tokens)
         elif vector is not None:
             reason = Status.FINISHED_STOPPED
+        else:  # the prompt goes on, or its vector is missing: its last token is computed again
+            self._credit(row, worth == "current", [])
         return self._conclude(answer, seq, tokens, reason, place, vector)
 
     def special(self, answer: Any, seq: Seq, tokens: list[int], place: int) -> Any:
