@@ -51,6 +51,11 @@ CONFIG = (
     Limit("outputs beside the tokens (routed experts)", on("aux_output_config.enabled"), OWN),
     Limit("HiSparse attention", on("attention_config.hisparse_config"), OWN),
     Limit(
+        "an encoder cache manager of one's own",
+        on("ec_manager_config.encoder_cache_manager_cls"),
+        "leave encoder_cache_manager_cls out of --ec-manager-config, or leave out --scheduler-cls",
+    ),
+    Limit(
         "prefills that keep step with other data-parallel ranks",
         _more_than("scheduler_config.prefill_schedule_interval", 1),
         "leave prefill_schedule_interval at 1",
