@@ -34,7 +34,7 @@ from vllm_lifecycle.adapters.vllm.verified.v032_stats import Stats032, fetches, 
 from vllm_lifecycle.adapters.vllm.verified.v032_update import Answers032, Loads032, ends_first
 from vllm_lifecycle.adapters.vllm.verified.v032_world import Surroundings032
 from vllm_lifecycle.adapters.vllm.verified.views import Waiting
-from vllm_lifecycle.spec.lifecycles.vocabulary import Status
+from vllm_lifecycle.spec.lifecycles.vocabulary import Party, Status
 from vllm_lifecycle.statemachine.kernel.columns import Columns
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.store import V0_32_0 as STORE
@@ -220,6 +220,8 @@ class VerifiedScheduler(Verified):
 
     def schedule(self, throttle_prefills: bool = False) -> Any:
         self.current_step += 1
+        if throttle_prefills:  # only with an interval that limits032 refuses
+            self.breaches.count(Party.CLIENT, "schedule", "prefills are not held back: all are scheduled")
         output = super().schedule()
         if self._world.connector is not None:
             output.kv_connector_block_state = None
