@@ -52,6 +52,10 @@ ASKED: dict[str, tuple[tuple[Limit, ...], dict[str, Any]]] = {
     "MTP modules": (CONFIG, {"num_prefill_lookahead_tokens": 3}),
     "routed experts": (CONFIG, {"aux_output_config__enabled": True}),
     "HiSparse": (CONFIG, {"attention_config__hisparse_config": SimpleNamespace()}),
+    "encoder cache manager": (
+        CONFIG,
+        {"ec_manager_config": SimpleNamespace(encoder_cache_manager_cls="a.B")},
+    ),
     "data-parallel ranks": (CONFIG, {"scheduler_config__prefill_schedule_interval": 4}),
     "pipeline stages": (CONFIG, {"parallel_config__pipeline_parallel_size": 2}),
     "decode context parallelism": (CONFIG, {"parallel_config__decode_context_parallel_size": 2}),
