@@ -14,8 +14,8 @@ from pathlib import Path
 
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "CRITICAL")
 
-from tests.differential.features import record, refused
-from tests.differential.groups import GROUPS
+from tests.differential.features import mends, record, refused
+from tests.differential.groups import AHEAD, GROUPS
 from tests.differential.run import STOCK, Classes, Failure, Report, load, play, run_group, save
 
 from vllm_lifecycle.adapters.vllm.config import Unusable, vllm_version
@@ -42,6 +42,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--save", type=Path, default=Path("differential-failure.json"), metavar="FILE")
     parser.add_argument(
         "--record", type=Path, metavar="FILE", help="write what the run came to, for the feature table"
+    )
+    parser.add_argument(
+        "--ahead-steps",
+        type=int,
+        metavar="N",
+        help="steps of the groups that end in -ahead (default: as --steps)",
     )
     parser.add_argument("--keep-going", action="store_true", help="go on with the next group after a failure")
     return parser.parse_args()
@@ -84,7 +90,8 @@ def main() -> int:
     reports = []
     for group in options.group or [g for g in GROUPS if g not in options.skip]:
         start = time.perf_counter()
-        report = run_group(classes, group, options.steps, options.seed, options.case)
+        ahead = options.ahead_steps if group.endswith(AHEAD) else None
+        report = run_group(classes, group, ahead or options.steps, options.seed, options.case)
         reports.append(report)
         print(_line(report, time.perf_counter() - start), flush=True)
         if report.failure:
@@ -95,7 +102,14 @@ def main() -> int:
             if not options.keep_going:
                 break
     if options.record:
-        record(options.record, vllm_version(), options.scheduler, reports, refused(classes.ours))
+        record(
+            options.record,
+            vllm_version(),
+            options.scheduler,
+            reports,
+            refused(classes.ours),
+            mends(classes.reference),
+        )
     return 2 if failures else 0
 
 

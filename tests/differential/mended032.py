@@ -130,17 +130,6 @@ class FailedLoadsDropTokens(Counted):
         return affected
 
 
-class HeldKeepAwake(Counted):
-    """VLLM-43433: the engine stays awake while blocks of a finished request are held for a transfer."""
-
-    def has_finished_requests(self) -> bool:
-        noticed = bool(super().has_finished_requests())
-        held = len(self.requests) > sum(self.get_request_counts())
-        if held and not noticed:
-            self.meets(HeldKeepAwake)
-        return noticed or held
-
-
 class LoadsHoldBlocks(Counted):
     """VLLM-46240: who ends during a load keeps the blocks until the load, and a send if there is one, are done."""
 
@@ -343,7 +332,6 @@ MENDS = (
     StepsHoldEntries,
     SharersComputeAgain,
     FailedLoadsDropTokens,
-    HeldKeepAwake,
     EncoderBudgetKept,
     ErrorsInOrder,
     PassesGoOn,

@@ -120,8 +120,9 @@ def run_group(
     seed: int,
     first: int = 0,
     progress: Callable[[Report], None] = lambda report: None,
+    small: bool = True,
 ) -> Report:
-    """Play cases of the group until so many steps agreed, or an unexplained difference; raises Unusable."""
+    """Play cases of the group until so many steps agreed, or an unexplained difference, made `small`; raises Unusable."""
     report = Report(group)
     number = first
     while report.steps < steps:
@@ -138,7 +139,12 @@ def run_group(
         if pair.divergence:
             row = explained(pair.divergence.call, pair.divergence.differences, pair)
             if row is None:
-                report.failure = _small(classes, group, seed, number, Case(setup, events), pair)
+                case = Case(setup, events)
+                report.failure = (
+                    _small(classes, group, seed, number, case, pair)
+                    if small
+                    else Failure(group, seed, number, case, pair.steps, pair)
+                )
                 break
             report.rows[row.name] += 1
         number += 1

@@ -20,25 +20,19 @@ from vllm_lifecycle.adapters.vllm import verified
 pytestmark = pytest.mark.vllm
 THEIRS = ("vllm.v1.core.sched.scheduler", "vllm.v1.core.sched.async_scheduler")
 CONFIGURATIONS = frozenset(
-    [
-        "vllm_config",
-        "scheduler_config",
-        "cache_config",
-        "lora_config",
-        "kv_cache_config",
-        "kv_events_config",
-        "parallel_config",
-        "observability_config",
-        "speculative_config",
-        "spec",
-        "kv_transfer_config",
-        "ec_transfer_config",
-        "model_config",
-        "kv_cache_spec",
-        "attention_config",
-        "aux_output_config",
-        "ec_manager_config",
-    ]
+    {
+        *(
+            "vllm_config",
+            "model_config",
+            "scheduler_config",
+            "cache_config",
+            "kv_cache_config",
+            "kv_cache_spec",
+        ),
+        *("lora_config", "parallel_config", "observability_config", "speculative_config", "spec"),
+        *("kv_events_config", "kv_transfer_config", "ec_transfer_config", "ec_manager_config"),
+        *("attention_config", "aux_output_config"),
+    }
 )
 """Names under which vLLM's scheduler has a configuration, as a variable or as an attribute."""
 ELSEWHERE = {
