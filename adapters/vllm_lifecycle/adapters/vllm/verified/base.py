@@ -18,7 +18,7 @@ from vllm.v1.core.sched.interface import SchedulerInterface
 from vllm.v1.core.sched.request_queue import SchedulingPolicy
 from vllm.v1.request import RequestStatus
 
-from vllm_lifecycle.adapters.vllm.verified import assembly, lockstep, settings
+from vllm_lifecycle.adapters.vllm.verified import assembly, handmade, lockstep, settings
 from vllm_lifecycle.adapters.vllm.verified.breaches import Breaches, logger
 from vllm_lifecycle.adapters.vllm.verified.encoder import Encoders
 from vllm_lifecycle.adapters.vllm.verified.events import CacheEvents, CacheWatch
@@ -172,7 +172,7 @@ class Verified(Readings, SchedulerInterface):  # type: ignore[misc]
         self._pass = Scheduling(self._kernel, policy, self._rules(), self._limits(), self._world)
         self._answers = self._make_answers()
         self._kernel.columns = self._columns(store)
-        self.requests = Requests(lambda: self._kernel.seqs, lambda request: adopt(request, self._names))
+        self.requests = Requests(lambda: self._kernel, self._names)
         self.waiting = Waiting(lambda: self._kernel.waiting)
         self._running = Running(lambda: self._kernel.running)
 
@@ -302,7 +302,12 @@ class Verified(Readings, SchedulerInterface):  # type: ignore[misc]
         return any(awaits_before(seqs[rid]) for rid in self._structured if rid in plan.tokens)
 
     def _step_of(self, output: Any) -> Step | None:
-        return self._kernel.steps.outstanding.get(getattr(output, STEP, 0))
+        number = getattr(output, STEP, None)
+        if number is not None:
+            return self._kernel.steps.outstanding.get(number)
+        step = handmade.step_of(self._kernel, output, ahead=self.asynchronous)
+        setattr(output, STEP, 0 if step is None else step.number)
+        return step
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> dict[int, Any]:
         outputs = self._answers.process(self._step_of(scheduler_output), model_runner_output)

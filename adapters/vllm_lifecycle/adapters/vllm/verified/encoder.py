@@ -163,12 +163,13 @@ class Encoders:
                 self._free(seq, request)
 
     def _release(self, row: Row) -> None:
-        seq, manager = row.seq, self.manager
-        self._ahead[seq] -= row.tokens
-        if row.run != seq.run or seq.reason is not None:
-            return
-        done = self._done(seq)
-        request = seq.payload
+        self._ahead[row.seq] -= row.tokens
+        if row.run == row.seq.run and row.seq.reason is None:
+            self.release(row.seq)
+
+    def release(self, seq: Seq) -> None:
+        """Entries that lie wholly in computed tokens are let go."""
+        request, manager, done = seq.payload, self.manager, self._done(seq)
         for index in list(manager.get_cached_input_ids(request)):
             position = request.mm_features[index].mm_position
             if done > 0 if self._cross else position.offset + position.length <= done:
@@ -176,7 +177,7 @@ class Encoders:
 
     def _done(self, seq: Seq) -> int:
         """Tokens of the request that no step in flight computes, and no step will compute again."""
-        return seq.computed - self._ahead[seq]
+        return seq.computed - self._ahead.get(seq, 0)
 
     def _let_go(self, request: Any, index: int) -> None:
         """The request needs this entry no more."""

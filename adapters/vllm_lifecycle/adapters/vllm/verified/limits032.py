@@ -11,6 +11,8 @@ from typing import Any
 from vllm_lifecycle.adapters.vllm.verified.limits import COMMON, Limit, on
 
 OWN = "leave out --scheduler-cls: vLLM's own scheduler does it"
+STAGES_AHEAD = "asynchronous scheduling over several pipeline stages"
+NOT_AHEAD = "add --no-async-scheduling, or leave out --scheduler-cls"
 
 
 def _more_than(path: str, most: int) -> Any:
@@ -60,11 +62,7 @@ CONFIG = (
         _more_than("scheduler_config.prefill_schedule_interval", 1),
         "leave prefill_schedule_interval at 1",
     ),
-    Limit(
-        "asynchronous scheduling over several pipeline stages",
-        _stages_ahead,
-        "add --no-async-scheduling, or leave out --scheduler-cls",
-    ),
+    Limit(STAGES_AHEAD, _stages_ahead, NOT_AHEAD),
     Limit(
         "decode context parallelism",
         _more_than("parallel_config.decode_context_parallel_size", 1),
@@ -72,6 +70,12 @@ CONFIG = (
     ),
 )
 """Limits that a `VllmConfig` runs into."""
+
+AHEAD = (
+    *CONFIG,
+    Limit(STAGES_AHEAD, _more_than("parallel_config.pipeline_parallel_size", 1), NOT_AHEAD),
+)
+"""Limits of a scheduler that always plans ahead, whatever the configuration says of it."""
 
 CACHE = (
     Limit("Mamba layers", on("has_mamba_layers"), OWN),

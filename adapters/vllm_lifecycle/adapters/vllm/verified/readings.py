@@ -12,8 +12,8 @@ from vllm_lifecycle.adapters.vllm.verified import assembly
 from vllm_lifecycle.adapters.vllm.verified.lockstep import Before
 from vllm_lifecycle.adapters.vllm.verified.stats import Stats
 from vllm_lifecycle.adapters.vllm.verified.update import Answers
-from vllm_lifecycle.adapters.vllm.verified.views import Running, Waiting
-from vllm_lifecycle.adapters.vllm.verified.world import Surroundings
+from vllm_lifecycle.adapters.vllm.verified.views import Names, Running, Waiting, record
+from vllm_lifecycle.adapters.vllm.verified.world import INPUTS, Surroundings
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
 
 
@@ -26,6 +26,7 @@ class Readings:
     _stats: Stats
     _running: Running
     _before: Before
+    _names: Names
 
     @property
     def waiting_without_blocks(self) -> Waiting:
@@ -83,6 +84,15 @@ class Readings:
         """Ids that finished since the last step, of which the workers have not heard yet."""
         return self._kernel.notices
 
+    @finished_req_ids.setter
+    def finished_req_ids(self, ids: Iterable[str]) -> None:
+        self._kernel.notices = set(ids)
+
+    @property
+    def encoder_cache_mismatch_reqs(self) -> set[str]:
+        """Requests with an encoder input that is not what its identifier stands for; they end with the next answer."""
+        return {seq.id for seq, hook in self._world.doomed.items() if hook == INPUTS}
+
     @property
     def deferred_frees(self) -> list[tuple[int, list[Any]]]:
         """Blocks of requests that have ended or were preempted and that only a step in flight still holds."""
@@ -114,6 +124,22 @@ class Readings:
 
     def get_kv_connector(self) -> Any:
         return self._world.connector
+
+    # what vLLM does in parts, and its tests do by hand
+
+    def _preempt_request(self, request: Any, timestamp: float = 0.0, drop_stale_output: bool = False) -> None:
+        """A running request gives way; whoever calls may have taken it out of `running` already."""
+        seq = request._seq
+        if seq not in self._kernel.running:
+            self._kernel.running.append(seq)
+        self._world.begin()
+        self._kernel.preempt(seq, deliver=not drop_stale_output)
+        self._world.encoder_free(seq)
+        self._world.preempted(seq)
+
+    def _free_encoder_inputs(self, request: Any) -> None:
+        """Encoder entries that lie wholly in tokens that stay computed are let go."""
+        self._world.encoders.release(record(request, self._names))
 
     # counts
 

@@ -19,6 +19,7 @@ from vllm.v1.metrics.perf import ModelMetrics
 from vllm.v1.metrics.stats import RequestSpecDecodeMetrics, SchedulerStats
 from vllm.v1.structured_output.utils import strip_speculative_padding
 
+from vllm_lifecycle.adapters.vllm.verified import limits032
 from vllm_lifecycle.adapters.vllm.verified import v032_parts as parts
 from vllm_lifecycle.adapters.vllm.verified.base import Verified
 from vllm_lifecycle.adapters.vllm.verified.breaches import logger
@@ -30,6 +31,7 @@ from vllm_lifecycle.adapters.vllm.verified.v032_encoder import Encoders032
 from vllm_lifecycle.adapters.vllm.verified.v032_events import CacheEvents032, CacheWatch032
 from vllm_lifecycle.adapters.vllm.verified.v032_hybrid import HybridStore032
 from vllm_lifecycle.adapters.vllm.verified.v032_outputs import Outputs
+from vllm_lifecycle.adapters.vllm.verified.v032_readings import Readings032
 from vllm_lifecycle.adapters.vllm.verified.v032_stats import Stats032, fetches, report
 from vllm_lifecycle.adapters.vllm.verified.v032_update import Answers032, Loads032, ends_first
 from vllm_lifecycle.adapters.vllm.verified.v032_world import Surroundings032
@@ -47,7 +49,7 @@ PAUSES = {PauseState.UNPAUSED: RUNS, PauseState.PAUSED_NEW: HOLDS_NEW, PauseStat
 """How much of the pass each of vLLM's pause states leaves."""
 
 
-class VerifiedScheduler(Verified):
+class VerifiedScheduler(Readings032, Verified):
     """Runs inside vLLM 0.32.0 in place of its `Scheduler` and its `AsyncScheduler`, as the configuration says."""
 
     RELEASE = "0.32.0"
@@ -139,15 +141,6 @@ class VerifiedScheduler(Verified):
         parts.connect(world, store, self.kv_cache_manager, self.kv_cache_config)
         self.perf_metrics = ModelMetrics(config) if self.log_stats and observed.enable_mfu_metrics else None
         self._perf: Any = None
-
-    @property
-    def use_v2_model_runner(self) -> bool:
-        """Outputs are those that the second model runner reads."""
-        return self._outputs.second_runner
-
-    @use_v2_model_runner.setter
-    def use_v2_model_runner(self, second: bool) -> None:
-        self._outputs.second_runner = second
 
     def _encoder_sizes(self, registry: Any) -> tuple[int, int]:
         if not self.vllm_config.model_config.supports_multimodal_inputs:
@@ -386,3 +379,4 @@ class VerifiedAsyncScheduler(VerifiedScheduler):
     """The same, always planning one step ahead of the tokens, in place of vLLM's `AsyncScheduler`."""
 
     AHEAD = True
+    LIMITS = limits032.AHEAD

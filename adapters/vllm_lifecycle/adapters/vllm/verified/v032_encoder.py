@@ -85,7 +85,7 @@ class Encoders032(Encoders):
 
     def _done(self, seq: Seq) -> int:
         """The drafter reads ahead, so an entry stays that much longer; what is awaited may be computed again."""
-        return seq.computed - max(self._ahead[seq], seq.placeholders) - self._shift
+        return seq.computed - max(self._ahead.get(seq, 0), seq.placeholders) - self._shift
 
     def _let_go(self, request: Any, index: int) -> None:
         super()._let_go(request, index)

@@ -92,9 +92,8 @@ def connect(world: Surroundings032, store: Any, view: Any, cache: Any) -> None:
         world.keyed = lambda seq: seq.cached_blocks * size
         world.cut = lambda seq, tokens: (store.table(seq)[0][: -(-tokens // size)],)
     world.slide = store.slide
-    remote, encoders = world.encoder_connector, world.encoders
-    if remote is not None and isinstance(encoders, Encoders032):
-        encoders.has_item = remote.has_cache_item
-        encoders.freed = world.encoder_let_go
+    if isinstance(world.encoders, Encoders032):
+        world.encoders.has_item = world.has_item
+        world.encoders.freed = world.encoder_let_go
     if world.connector is not None:
         world.connector.bind_kv_cache_manager(view)

@@ -64,8 +64,14 @@ class Surroundings032(Surroundings):
                 self._breaches.failed("has_pending_push_work", "(none)", Party.CONNECTOR, error)
         return False
 
+    def has_item(self, name: str) -> bool:
+        """The encoder connector has the item of this identifier."""
+        return self.encoder_connector is not None and bool(self.encoder_connector.has_cache_item(name))
+
     def encoder_let_go(self, request: Any, index: int) -> None:
-        """The encoder connector hears that a request needs an input no more."""
+        """The encoder connector, if there is one, hears that a request needs an input no more."""
+        if self.encoder_connector is None:
+            return
         try:
             self.encoder_connector.update_state_after_free(request, index)
         except Exception as error:

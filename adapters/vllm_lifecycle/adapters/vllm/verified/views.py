@@ -13,6 +13,7 @@ from typing import Any
 
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
 from vllm_lifecycle.spec.profiles import profile
+from vllm_lifecycle.statemachine.kernel.kernel import Kernel
 from vllm_lifecycle.statemachine.kernel.queue import Queue
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.kernel.steps import Steps
@@ -157,6 +158,12 @@ def adopt(request: Any, names: Names) -> Seq:
     return seq
 
 
+def record(request: Any, names: Names) -> Seq:
+    """The record of a request, which is adopted if it is not a view yet."""
+    seq: Seq = request._seq if hasattr(request, "_seq") else adopt(request, names)
+    return seq
+
+
 class Waiting:
     """vLLM's `RequestQueue` over the kernel's waiting queue; who holds blocks, in a queue of its own, comes first."""
 
@@ -246,6 +253,8 @@ class Running(MutableSequence[Any]):
         del self._changing()[index]
 
     def insert(self, index: int, value: Any) -> None:
+        """A request that is put in the list runs."""
+        value._seq.status = Status.RUNNING
         self._changing().insert(index, value._seq)
 
     def __iter__(self) -> Iterator[Any]:
@@ -266,26 +275,34 @@ class Running(MutableSequence[Any]):
 class Requests(MutableMapping[str, Any]):
     """Requests by id, those included that are finished and held for a transfer, over the kernel's records."""
 
-    def __init__(self, seqs: Callable[[], dict[str, Seq]], adopt: Callable[[Any], Seq]) -> None:
-        self._of, self._adopt = seqs, adopt
+    def __init__(self, kernel: Callable[[], Kernel], names: Names) -> None:
+        self._kernel, self._names = kernel, names
+
+    @property
+    def _seqs(self) -> dict[str, Seq]:
+        return self._kernel().seqs
 
     def __getitem__(self, rid: str) -> Any:
-        return self._of()[rid].payload
+        return self._seqs[rid].payload
 
     def __setitem__(self, rid: str, request: Any) -> None:
-        self._of()[rid] = request._seq if hasattr(request, "_seq") else self._adopt(request)
+        self.pop(rid, None)
+        seq = record(request, self._names)
+        self._seqs[rid] = seq
+        self._kernel().unfinished += seq.reason is None
 
     def __delitem__(self, rid: str) -> None:
-        del self._of()[rid]
+        seq = self._seqs.pop(rid)
+        self._kernel().unfinished -= seq.reason is None
 
     def __contains__(self, rid: object) -> bool:
-        return rid in self._of()
+        return rid in self._seqs
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._of())
+        return iter(self._seqs)
 
     def __len__(self) -> int:
-        return len(self._of())
+        return len(self._seqs)
 
     def __repr__(self) -> str:
         return repr(dict(self))

@@ -21,6 +21,9 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import Party
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.scheduling.world import EncoderPlan
 
+INPUTS = "encoder inputs"
+"""What went wrong when the encoder cache could not plan a request's inputs."""
+
 
 class Surroundings:
     """The pass's `World` on a real vLLM.
@@ -113,7 +116,7 @@ class Surroundings:
         try:
             return self.encoders.plan(seq, computed, new, budget)
         except Exception as error:
-            self.doom(seq, "encoder inputs", None, error)
+            self.doom(seq, INPUTS, None, error)
             return EncoderPlan([], 0, budget, [])
 
     def encoder_take(self, seq: Seq, plan: EncoderPlan) -> None:
