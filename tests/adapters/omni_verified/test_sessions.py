@@ -173,6 +173,8 @@ def test_input_beyond_the_model_or_the_cache_ends_the_session() -> None:
     talk.turn("a", prompt=7, answer=1)
     talk.steps(1)
     talk.turn("a", prompt=12)
+    talk.turn("a", prompt=1)
+    assert not talk.scheduler.requests, "its client has not heard of the end yet, so this is no new session"
     assert [str(one.finish_reason) for one in talk.steps(1)] == ["error"] and not talk.scheduler.requests
 
 

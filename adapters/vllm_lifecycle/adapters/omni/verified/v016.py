@@ -274,6 +274,8 @@ class VerifiedScheduler016(Verified013):
         if owner is not None and owner.reason is None and owner.payload.resumable:
             self._sessions.input(owner, request)
             return
+        if any(seq.id == request.request_id and seq.payload.resumable for seq in self._answers.ended):
+            return  # more input of a session whose end, in an error, its client has not heard of yet
         if request.resumable and owner is None:
             request.streaming_queue = deque()
         super().add_request(request)
