@@ -26,10 +26,11 @@ from tests.differential import groups, rows
 from tests.differential.build import Factory
 from tests.differential.groups import GROUPS, Drawn
 from tests.differential.omni_chunks import FormerStage
+from tests.differential.omni_sessions import Clients, is_session
 from tests.differential.pair import Pair
 from tests.differential.plain import Difference
 from tests.differential.run import Classes, run_group
-from tests.differential.settings import Answer, Setup
+from tests.differential.settings import Add, Answer, Setup
 from tests.differential.worker import Flight
 
 from vllm_lifecycle.adapters.omni.config import configure, without_threads
@@ -40,16 +41,19 @@ OURS = "vllm_lifecycle.adapters.omni:VerifiedOmniARScheduler"
 ORIGINAL = "vllm_omni.core.sched.omni_ar_scheduler:OmniARScheduler"
 MENDED = "tests.differential.omni_mended:Scheduler"
 SENTINEL = 209  # what requests of family 0 sample at their fourth place
-ENRICHED = ("external_req_id", "additional_information", "finished_requests_needing_kv_transfer")
+ENRICHED = (
+    "external_req_id", "additional_information", "finished_requests_needing_kv_transfer", "resumed_req_ids.set",
+)  # fmt: skip
 """Fields that a connector sees in our step's output already, and in the original's only after it was asked."""
 
 
 @dataclass(frozen=True, repr=False)
 class Handed(Setup):
-    """A setup with hand-offs ("end", or what triggers one), and whether input comes in chunks."""
+    """A setup with hand-offs ("end", or what triggers one), with input in chunks, with sessions."""
 
     handoff: str = ""
     chunks: bool = False
+    sessions: bool = False
 
 
 class OmniFactory(Factory):
@@ -72,6 +76,7 @@ class OmniFactory(Factory):
     def request(self, *args: Any) -> Any:
         made = super().request(*args)
         made.external_req_id = made.request_id
+        made.resumable = getattr(self.setup, "sessions", False) and is_session(args[0])
         return made
 
 
@@ -93,8 +98,17 @@ class OmniPair(Pair):
         self.accept = 0
         self.former = FormerStage(self.sides) if getattr(self.setup, "chunks", False) else None
 
+        self.clients = Clients(self.factory) if getattr(self.setup, "sessions", False) else None
+
+    def _add(self, add: Add) -> None:
+        if self.clients is not None and add.rid not in self.adds:
+            self.clients.opened(add)
+        super()._add(add)
+
     def _step(self) -> None:
         former = self.former
+        if len(self.flights) < self.setup.depth and not self._further_inputs():
+            return
         if former is None or len(self.flights) >= self.setup.depth:
             super()._step()
             return
@@ -103,6 +117,19 @@ class OmniPair(Pair):
         if not self.over():
             live = {rid for rid, r in self.reference.scheduler.requests.items() if not r.is_finished()}
             self._compare("what the chunk adapter has", *former.waits(live))
+
+    def _further_inputs(self) -> bool:
+        """Clients of sessions send what they have; False when the run is over."""
+        if self.clients is None:
+            return True
+        live = {rid for rid, r in self.reference.scheduler.requests.items() if not r.is_finished()}
+        for rid, make in self.clients.inputs(self.steps, live):
+            idle = self.reference.requests[rid].status.name == "WAITING_FOR_STREAMING_REQ"
+            self.met["further inputs"] += 1
+            self.met["further inputs to idle sessions"] += idle
+            if not self._both("add_request", (make(),), (make(),)):
+                return False
+        return True
 
     def _answer(self, event: Answer) -> None:
         self.accept = event.accept
@@ -151,11 +178,13 @@ class OmniClasses(Classes):
         return OmniPair(self.reference, self.ours, setup)
 
 
-def _handed(kind: str, base: str, chunks: bool = False) -> Any:
+def _handed(kind: str, base: str, chunks: bool = False, sessions: bool = False) -> Any:
     def group(rng: Random) -> Drawn:
         setup, mix = GROUPS[base](rng)
         kept = {f.name: getattr(setup, f.name) for f in fields(setup)}
-        return Handed(**kept, handoff=kind, chunks=chunks), mix
+        if sessions:  # room for all: who waits for whose blocks is another matter
+            kept["blocks"] = 12 * -(-setup.model_length // setup.block_size)
+        return Handed(**kept, handoff=kind, chunks=chunks, sessions=sessions), mix
 
     return group
 
@@ -208,7 +237,13 @@ rows.ROWS = (
 )
 AHEAD = "-ahead"
 WITHOUT = ("asynchronous", "asynchronous-drafts", "hybrid", "encoder-decoder")
-groups.GROUPS.update({**HANDED, **CHUNKED})  # type: ignore[attr-defined]
+SESSIONS = {
+    f"sessions {base}": _handed("", base, sessions=True) for base in ("mixed", "aborts", "sharing", "loads")
+} | {
+    "sessions and chunks mixed": _handed("", "mixed", chunks=True, sessions=True),
+    "sessions and chunks aborts": _handed("", "aborts", chunks=True, sessions=True),
+}
+groups.GROUPS.update({**HANDED, **CHUNKED, **SESSIONS})  # type: ignore[attr-defined]
 
 
 def main() -> int:

@@ -87,10 +87,13 @@ class Gated(OmniARScheduler, Counted):  # type: ignore[misc]
         adapter = self.chunk_transfer_adapter
         if not adapter:
             return super().schedule()
-        waiting = {r: r.status for r in self.waiting if self._idle(r) or not self._has_chunk(r)}
+        waiting = {
+            r: (r.status, r.streaming_queue) for r in self.waiting if self._idle(r) or not self._has_chunk(r)
+        }
         running = {r: r.num_computed_tokens for r in self.running if not self._has_chunk(r)}
         for request in waiting:
             request.status = RequestStatus.WAITING_FOR_STREAMING_REQ  # a pass leaves such ones in their place
+            request.streaming_queue = None
         for request in running:
             request.num_computed_tokens = request.num_tokens_with_spec + request.num_output_placeholders
         try:
@@ -98,8 +101,8 @@ class Gated(OmniARScheduler, Counted):  # type: ignore[misc]
         finally:
             if waiting or running:
                 self.meets(Gated)
-            for request, status in waiting.items():
-                request.status = status
+            for request, (status, queue) in waiting.items():
+                request.status, request.streaming_queue = status, queue
             for request, computed in running.items():
                 if request.status is RequestStatus.RUNNING:
                     request.num_computed_tokens = computed

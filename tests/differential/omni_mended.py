@@ -13,6 +13,7 @@ from tests.differential.counted import Counted
 from tests.differential.mended import MENDS
 from tests.differential.mended_loads import LoadsHaveRoom
 from tests.differential.omni_chunks import Gated
+from tests.differential.omni_sessions import Talking
 from vllm.v1.request import RequestStatus
 from vllm_omni.core.sched.omni_ar_scheduler import OmniARScheduler
 
@@ -139,7 +140,12 @@ class HandedOn(OmniARScheduler, Counted):  # type: ignore[misc]
 
 
 class LoadsHaveRoom016(LoadsHaveRoom):
-    """The same for vLLM 0.16.0, where loaded tokens are asked for by themselves."""
+    """The same for vLLM 0.16.0, where loaded tokens are asked for by themselves, and sessions have blocks without a load."""
+
+    between_turns: set[Any]
+
+    def loads(self) -> list[Any]:
+        return [request for request in super().loads() if request not in self.between_turns]
 
     def needs(self, request: Any, tokens: int, hit: Any = None) -> int:
         coordinator, tokens = self.kv_cache_manager.coordinator, min(tokens, self.max_model_len)
@@ -185,5 +191,5 @@ class LoadsHaveRoom016(LoadsHaveRoom):
 OURS = tuple(LoadsHaveRoom016 if mend is LoadsHaveRoom else mend for mend in MENDS)
 
 
-class Scheduler(*OURS, HandedOn, Gated):  # type: ignore[misc]
+class Scheduler(*OURS, Talking, HandedOn, Gated):  # type: ignore[misc]
     """The AR scheduler, mended."""

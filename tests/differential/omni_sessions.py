@@ -1,0 +1,125 @@
+"""Streaming input sessions, for a pair: clients that send their input in turns, and the original's sessions mended.
+
+Some requests are sessions; when their next input comes, and when they are closed, follows from the request's id and the number
+of the step, so that a case replays. Inputs stay within what the model and the cache can hold.
+
+`Talking` mends, each by the row of docs/vllm-omni.md that says why: each turn has its own length limit and stop token; keys of
+blocks end with what is computed; a session that is closed while it waits has ended as its last turn did; one that is announced
+anew in the step after its last one is among the resumed ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+from zlib import crc32
+
+from tests.differential.build import Factory
+from tests.differential.counted import Counted
+from tests.differential.settings import Add
+from vllm.v1.request import RequestStatus, StreamingUpdate
+from vllm_omni.core.sched.omni_ar_scheduler import OmniARScheduler
+
+TURNS = 4
+"""Inputs of one session at most, the first one included."""
+
+
+def _number(*parts: object) -> int:
+    return crc32(" ".join(map(str, parts)).encode())
+
+
+def is_session(add: Add) -> bool:
+    """The client of this request goes on with it."""
+    return not (_number("opens", add.rid) % 3 or add.pooling or add.grammar)
+
+
+class Clients:
+    """Who sends further input, and when."""
+
+    def __init__(self, factory: Factory) -> None:
+        self.factory = factory
+        self.room = factory.setup.model_length - 1
+        self.length: dict[str, int] = {}
+        self.turns: Counter[str] = Counter()
+
+    def opened(self, add: Add) -> None:
+        """A request arrives."""
+        if is_session(add):
+            self.length[add.rid] = add.own + add.shared + add.answer
+            self.turns[add.rid] = 1
+
+    def inputs(self, step: int, live: set[str]) -> list[tuple[str, Callable[[], Any]]]:
+        """What is sent before this step: the session, and how one side's request object is made."""
+        found = []
+        for rid in sorted(live & self.turns.keys()):
+            number = _number(rid, step)
+            if number % 4 or self.turns[rid] > TURNS:
+                continue
+            own, answer = 1 + number // 4 % 6, 1 + number // 24 % 5
+            self.turns[rid] += 1
+            self.length[rid] += own + answer
+            last = self.turns[rid] > TURNS or self.length[rid] > self.room
+            if last:
+                self.turns[rid] = TURNS + 1
+            add = Add(rid, own=own, answer=answer, family=number % 2)
+            found.append((rid, self._maker(add, not last)))
+        return found
+
+    def _maker(self, add: Add, resumable: bool) -> Callable[[], Any]:
+        shared = self.factory.shared(add)
+
+        def make() -> Any:
+            request = self.factory.request(add, shared)
+            request.resumable = resumable
+            return request
+
+        return make
+
+
+class Talking(OmniARScheduler, Counted):  # type: ignore[misc]
+    """Sessions of the original, their turns kept apart."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.took_part: set[str] = set()
+        self.between_turns: set[Any] = set()
+        """Sessions that have blocks and no slot: since the end of a turn they were in no step."""
+        super().__init__(*args, **kwargs)
+
+    def _handle_stopped_request(self, request: Any) -> bool:
+        over = bool(super()._handle_stopped_request(request))
+        if not over:
+            self.between_turns.add(request)
+        return over
+
+    def add_request(self, request: Any) -> None:
+        there = self.requests.get(request.request_id)
+        idle = there is not None and there.status == RequestStatus.WAITING_FOR_STREAMING_REQ
+        if idle and StreamingUpdate.from_request(request) is None:
+            self.meets(Talking)
+            self.finish_requests(request.request_id, RequestStatus.FINISHED_STOPPED)
+        else:
+            super().add_request(request)
+
+    def _update_request_as_session(self, session: Any, update: Any) -> None:
+        del session.block_hashes[session.num_computed_tokens // self.block_size :]
+        super()._update_request_as_session(session, update)
+        if session.max_tokens != update.max_tokens:
+            self.meets(Talking)
+        session.max_tokens = update.max_tokens
+
+    def schedule(self) -> Any:
+        output = super().schedule()
+        again = {new.req_id for new in output.scheduled_new_reqs} & self.took_part
+        again -= output.finished_req_ids
+        if again:
+            self.meets(Talking)
+            cached = output.scheduled_cached_reqs
+            cached.resumed_req_ids = cached.resumed_req_ids | again
+        self.took_part = set(output.num_scheduled_tokens)
+        for request in (self.requests[rid] for rid in self.took_part):
+            self.between_turns.discard(request)
+            if request.resumable and request.stop_reason is not None:  # of its last turn
+                self.meets(Talking)
+                request.stop_reason = None
+        return output
