@@ -182,7 +182,7 @@ class Verified(Readings, SchedulerInterface):  # type: ignore[misc]
             not isinstance(store, PagedStore)
             or self.use_pp
             or self.num_spec_tokens
-            or self.num_lookahead_tokens
+            or (self.asynchronous and self.enable_kv_cache_events)  # events in the order of the rows
         ):
             return None
         asked = lockstep.Requests(self._ends, self._answers.extend_keys)

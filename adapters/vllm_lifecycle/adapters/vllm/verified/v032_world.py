@@ -150,6 +150,7 @@ class Surroundings032(Surroundings):
 
     def encoder_take(self, seq: Seq, plan: EncoderPlan) -> None:
         """Inputs to compute and to load are entered, then what shows the same as one of them."""
+        self.encoders.runs_again(seq)
         request, manager = seq.payload, self.encoders.manager
         for index in (*plan.inputs, *plan.external):
             manager.allocate(request, index)

@@ -112,7 +112,6 @@ class Surroundings:
         return bool(seq.payload.has_encoder_inputs)
 
     def encoder_plan(self, seq: Seq, computed: int, new: int, budget: int) -> EncoderPlan:
-        self.encoders.runs_again(seq)
         try:
             return self.encoders.plan(seq, computed, new, budget)
         except Exception as error:
@@ -120,6 +119,7 @@ class Surroundings:
             return EncoderPlan([], 0, budget, [])
 
     def encoder_take(self, seq: Seq, plan: EncoderPlan) -> None:
+        self.encoders.runs_again(seq)
         request = seq.payload
         for index in plan.inputs:
             self.encoders.manager.allocate(request, index)
