@@ -71,7 +71,7 @@ FEATURES: Mapping[int, tuple[str, tuple[str, ...], str]] = {
     14: ("pooling, stop conditions", ("pooling", "stops"), "pooling, ended: stop, ended: length"),
     15: (
         "abort and finish from outside in every state",
-        ("aborts", "load-failures"),
+        ("aborts", "loads-between"),
         "aborted in flight, aborted during a load, preempted",
     ),
     16: ("finished-id notices to workers and per client", ("clients",), "another client, finished set"),

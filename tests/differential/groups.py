@@ -182,7 +182,7 @@ def loads_between(rng: Random) -> Drawn:
         blocks=rng.choice((48, 64)),
         budget=rng.choice((12, 32)),
         policy=rng.choice(("fcfs", "priority")),
-    ), Mix(match=0.6, between=0.7, hold=0.3, own=(2, 20), priorities=2)
+    ), Mix(match=0.6, between=0.7, hold=0.3, own=(2, 20), priorities=2, abort=0.08, abort_loading=0.5)
 
 
 def load_failures(rng: Random) -> Drawn:

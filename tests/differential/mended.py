@@ -246,6 +246,7 @@ class StepsHoldEntries(Numbered):
         for rid, tokens in output.num_scheduled_tokens.items():
             self.ahead[rid] += tokens
             self.runs[self.number, rid] = self.requests[rid].num_preemptions
+        self.later = [entry for entry in self.later if entry[1].request_id not in output.num_scheduled_tokens]
         return output
 
     def _free_encoder_inputs(self, request: Any) -> None:
@@ -268,15 +269,13 @@ class StepsHoldEntries(Numbered):
 
     def let_go_later(self, request: Any) -> None:
         rid = request.request_id
+        if any(one is request for _, one in self.later):
+            return
         if request.has_encoder_inputs and self.in_flight(rid):
             self.meets(StepsHoldEntries)
             self.later.append((self.newest[rid], request))
         else:
             self.let_go(request)
-
-    def _try_schedule_encoder_inputs(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        self.later = [entry for entry in self.later if entry[1] is not request]
-        return super()._try_schedule_encoder_inputs(request, *args, **kwargs)
 
 
 class WaitingPinNoInputs(Counted):

@@ -103,15 +103,18 @@ class StepsHoldEntries(Counted):
         return made
 
     def let_go_later(self, request: Any) -> None:
+        if any(one is request for _, one in self.later):
+            return
         if not request.has_encoder_inputs or self._request_blocks_can_be_freed(request):
             self.let_go(request)
         else:
             self.meets(StepsHoldEntries)
             self.later.append((request.last_sched_seq, request))
 
-    def _try_schedule_encoder_inputs(self, request: Any, *args: Any, **kwargs: Any) -> Any:
-        self.later = [entry for entry in self.later if entry[1] is not request]
-        return super()._try_schedule_encoder_inputs(request, *args, **kwargs)
+    def schedule(self, *args: Any) -> Any:
+        output = super().schedule(*args)
+        self.later = [entry for entry in self.later if entry[1].request_id not in output.num_scheduled_tokens]
+        return output
 
 
 class FailedLoadsDropTokens(Counted):
