@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from random import Random
 from typing import Any
 
@@ -92,10 +92,10 @@ class Plain:
     def setup(self) -> None:
         """For those who add to the kernel."""
 
-    def hash(self, full: list[tuple[Seq, list[int]]]) -> None:
-        for seq, tokens in full:
+    def hash(self, full: Iterable[Seq], size: int) -> None:
+        for seq in full:
             before = seq.hashes[-1] if seq.hashes else ()
-            seq.hashes.append((*before, *tokens))
+            seq.hashes.append((*before, *seq.tokens[-size:]))
             assert len(seq.hashes[-1]) == len(seq.hashes) * BLOCK
 
     def keys(self, seq: Seq) -> None:

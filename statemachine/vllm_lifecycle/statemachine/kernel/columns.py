@@ -20,7 +20,7 @@ drafts come (each row has another length).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -343,19 +343,14 @@ class Columns:
         else:
             self._behind.append(flat)
         if full := self._wheel[(-1 - self.tock) % self._size]:
-            self._facts.hash(self._last_blocks(full))
+            for seq in full:
+                self._write(seq, lanes.place[seq])
+            self._facts.hash(full, self._size)
         if len(self._behind) >= self._size:
             del self._behind[0]
         for seq in self._calendar.pop(self.tock, ()):
             self._near[seq] = None
         return Credited(lanes, tokens, apart)
-
-    def _last_blocks(self, full: Iterable[Seq]) -> list[tuple[Seq, list[int]]]:
-        """The tokens of the last block of each of these members, which is full: in a member's lists from now on."""
-        place, size = self._lanes.place, self._size
-        for seq in full:
-            self._write(seq, place[seq])
-        return [(seq, seq.tokens[-size:]) for seq in full]
 
     def _odd(self, lanes: Lanes, tokens: Sequence[list[int]], flat: list[int]) -> list[int]:
         """The places of those to whom something else happened than one more token."""

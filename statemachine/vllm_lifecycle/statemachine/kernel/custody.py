@@ -168,7 +168,11 @@ class Custody:
 
     def _require(self, guard: bool, action: str, seq: Seq, why: str = "") -> None:
         if not guard:
-            raise Refused(action, f"{seq!r}: {why or 'not in this state'}")
+            raise self.not_enabled(action, seq, why)
+
+    def not_enabled(self, action: str, seq: Seq, why: str = "") -> Refused:
+        """An operation that a record's state does not allow, to be raised before anything has changed."""
+        return Refused(action, f"{seq!r}: {why or 'not in this state'}")
 
     def refuse(self, action: str, reason: str, party: Party) -> Refused:
         """A signal that matches nothing: counted against its sender, to be raised by the caller."""

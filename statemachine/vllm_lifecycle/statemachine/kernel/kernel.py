@@ -100,12 +100,14 @@ class Kernel(Custody):
         keep: int = 0,
     ) -> tuple[list[int], ...] | None:
         """admit_request, admit_holding_request: WAITING or PREEMPTED -> RUNNING, with blocks for `tokens` more; None: no room."""
-        self._require(seq.status in _WAITING, "admit_request", seq)
-        self._require(seq in self.loads or self.slot_is_free(), "admit_request", seq, "no slot is free")
-        self._require(
-            not self.awaits_delivery(seq), "admit_request", seq, "tokens of its last run are still to come"
-        )
-        self._require(hit is None or not seq.held_kv, "admit_request", seq, "it has a table already")
+        if seq.status not in _WAITING:
+            raise self.not_enabled("admit_request", seq)
+        if not (self.slot_is_free() or seq in self.loads):
+            raise self.not_enabled("admit_request", seq, "no slot is free")
+        if self.awaits_delivery(seq):
+            raise self.not_enabled("admit_request", seq, "tokens of its last run are still to come")
+        if seq.held_kv and hit is not None:
+            raise self.not_enabled("admit_request", seq, "it has a table already")
         known = seq.cached_blocks if hit is None else len(hit.blocks[0])
         fresh = self.store.grow(
             seq, tokens, hit=hit, external=external, lookahead=lookahead, cache=True, encoder_tokens=encoder, keep=keep
@@ -242,6 +244,8 @@ class Kernel(Custody):
         """What a row of an answered step is worth: "current", "deliverable" (of an earlier run) or "dropped"."""
         seq = row.seq
         seq.in_flight -= 1
+        if seq.status is Status.RUNNING and row.run == seq.run:
+            return "current"
         if seq.status in GONE or row.run < seq.deliver_from:
             return "dropped"
         return "current" if row.run == seq.run else "deliverable"
@@ -281,8 +285,10 @@ class Kernel(Custody):
         The table is given back, except for blocks that a step in flight or a transfer still touches: those keep them. With a
         transfer left the request waits for it (WAITING_FOR_TRANSFER_FREE) and keeps its id; else it is FREED.
         """
-        self._require(seq.status not in GONE, "finish", seq)
-        self._require(reason in FINISHED, "finish", seq, f"{reason.name} is no end")
+        if seq.status in GONE:
+            raise self.not_enabled("finish", seq)
+        if reason not in FINISHED:
+            raise self.not_enabled("finish", seq, f"{reason.name} is no end")
         if seq.lockstep is not None:
             seq.lockstep.leave(seq)
         if seq.status is Status.RUNNING:

@@ -111,7 +111,8 @@ class PagedStore:
             self._listed.add(seq.epoch)
         need = max(-(-min(end + lookahead, self.longest) // size) - len(table) - len(found), 0)
         pool = self.pool
-        if need + keep + (pool.idle(found) if found else 0) > pool.free:
+        spare = pool.free - need - keep
+        if len(found) > spare and pool.idle(found) > spare:
             return None
         self._listed.add(seq.epoch)
         if found:

@@ -6,9 +6,10 @@ probabilities, an answer that is not one token) goes the general way, in its pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from inspect import getclosurevars
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from vllm_lifecycle.statemachine.kernel.columns import Columns, Served
@@ -86,15 +87,15 @@ class Requests:
         request = seq.payload
         return request.client_index, request.trace_headers, seq.cached_tokens
 
-    def hash(self, full: list[tuple[Seq, list[int]]]) -> None:
-        """The block that has become full, with these tokens, gets its key."""
+    def hash(self, full: Iterable[Seq], size: int) -> None:
+        """The block that has become full, with the last `size` tokens, gets its key."""
         function = self._function
-        for seq, tokens in full:
+        for seq in full:
             keys = seq.hashes
             if function is None or seq.lora or not keys:
                 self._extend_keys(seq)
             else:
-                keys.append(function((keys[-1], tuple(tokens), None)))
+                keys.append(function((keys[-1], tuple(seq.tokens[-size:]), None)))
 
 
 def wants_logprobs(params: Any) -> bool:
@@ -118,7 +119,7 @@ def new_blocks(served: Served) -> list[tuple[list[int], ...] | None]:
 class Before:
     """Who took part in the step before; `rid in before`."""
 
-    def __init__(self, tokens: Container[str] = (), members: Sequence[Seq] = ()) -> None:
+    def __init__(self, tokens: Mapping[str, int] = MappingProxyType({}), members: Sequence[Seq] = ()) -> None:
         self.tokens = tokens
         self.members = members
 
@@ -129,7 +130,7 @@ class Before:
 def untold(served: Served, before: Before) -> dict[str, list[int]]:
     """All tokens of the members that were not in the step before."""
     lanes = served.lanes
-    if lanes.seqs is before.members or all(map(before.tokens.__contains__, lanes.ids)):
+    if lanes.seqs is before.members or lanes.ones.keys() <= before.tokens.keys():
         return {}
     return {seq.id: seq.payload._all_token_ids.copy() for seq in lanes.seqs if seq.id not in before}
 
