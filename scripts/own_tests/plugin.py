@@ -1,9 +1,9 @@
 """Loaded by pytest with vLLM's tests: puts a scheduler class in the place of vLLM's, and writes down how each test ended.
 
-The place is the module attribute, before any test module is imported, so `from ... import Scheduler` finds it.  A test that
-takes longer than SECONDS is stopped.  Packages that a test file imports for a few of its tests only, and that the environment
-lacks, are stood in for, so that the others run.  Reads its orders from the environment (OWN_TESTS_*), because a plugin's own options come
-too late for a substitution at import.
+The place is the module attribute, before any test module is imported, so `from ... import Scheduler` finds it. A test that takes
+too long is stopped. Packages that a test file imports for a few of its tests only, and that the environment lacks, are stood in
+for, so that the others run. Reads its orders from the environment (OWN_TESTS_*), because a plugin's own options come too late for
+a substitution at import.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ import pytest
 
 from own_tests.models import make_hub
 
-SECONDS = 240
+SECONDS = 60
+"""CPU time that a test may take; a quarter of an hour of anything else ends it as well."""
 ABSENT = ("ray",)
 PLACES = {
     "OWN_TESTS_SCHEDULER": ("vllm.v1.core.sched.scheduler", "Scheduler"),
@@ -58,18 +59,21 @@ def caplog_vllm(caplog: pytest.LogCaptureFixture) -> Generator[pytest.LogCapture
 
 
 def _too_long(number: int, frame: FrameType | None) -> None:
-    raise TimeoutError(f"longer than {SECONDS} s")
+    raise TimeoutError(f"more than {SECONDS} s of CPU time, or no end")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Stop a test that takes too long."""
     signal.signal(signal.SIGALRM, _too_long)
-    signal.alarm(SECONDS)
+    signal.signal(signal.SIGPROF, _too_long)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    signal.alarm(15 * 60)
     try:
         return (yield)
     finally:
         signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def _note(**what: str) -> None:

@@ -137,7 +137,7 @@ class VerifiedScheduler(Readings032, Verified):
             counts_inputs=self.log_stats and observed.enable_logging_iteration_details,
         )
         self.kv_holding_waiting = Waiting(lambda: self._kernel.holding)
-        self._counts_in_flight = isinstance(store, HybridStore032)
+        self._counts_in_flight = self._names.counted = isinstance(store, HybridStore032)
         parts.connect(world, store, self.kv_cache_manager, self.kv_cache_config)
         self.perf_metrics = ModelMetrics(config) if self.log_stats and observed.enable_mfu_metrics else None
         self._perf: Any = None

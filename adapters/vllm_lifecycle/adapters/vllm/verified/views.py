@@ -22,8 +22,11 @@ from vllm_lifecycle.statemachine.kernel.steps import Steps
 class Names:
     """The states of one release: the spec's members and the release's `RequestStatus` members by name.
 
-    steps   the steps in flight of the scheduler whose requests are views
+    steps       the steps in flight of the scheduler whose requests are views
+    counted     tokens in flight are counted in the request, for vLLM's own manager reads them for each allocation
     """
+
+    counted = False
 
     def __init__(self, release: str, statuses: Any) -> None:
         self.steps: Steps | None = None
@@ -99,13 +102,33 @@ FIELDS = {
 def _stale(names: Names, seq: Seq) -> tuple[int, bool]:
     """Tokens in flight of an earlier run or incarnation of this id, and whether what comes of them is dropped."""
     tokens, delivered = 0, False
-    for step in names.steps.outstanding.values() if names.steps is not None else ():
-        rows = [(row.seq, row.run, row.tokens) for row in step.rows]
-        for owner, run, number in (*rows, *((member, run, 1) for member, run in step.left.items())):
-            if owner.id == seq.id and (owner is not seq or run != seq.run):
-                tokens += number
-                delivered |= owner is seq and run >= seq.deliver_from
+    for owner, run, number in _rows(names):
+        if owner.id == seq.id and (owner is not seq or run != seq.run):
+            tokens += number
+            delivered |= owner is seq and run >= seq.deliver_from
     return tokens, not delivered
+
+
+def _rows(names: Names) -> Iterator[tuple[Seq, int, int]]:
+    """Whose tokens of which run are in flight, and how many."""
+    for step in names.steps.outstanding.values() if names.steps is not None else ():
+        yield from ((row.seq, row.run, row.tokens) for row in step.rows)
+        yield from ((member, member.run, 1) for member in step.lockstep if member not in step.left)
+        yield from ((member, run, 1) for member, run in step.left.items())
+
+
+def _in_flight(names: Names) -> property:
+    """Tokens of the request in steps that are not answered."""
+
+    def read(request: Any) -> int:
+        if names.counted:
+            return int(request.__dict__["num_in_flight_tokens"])
+        return sum(tokens for owner, _, tokens in _rows(names) if owner is request._seq)
+
+    def write(request: Any, value: int) -> None:
+        request.__dict__["num_in_flight_tokens"] = value
+
+    return property(read, write)
 
 
 def _view(cls: type[Any], names: Names) -> type[Any]:
@@ -124,6 +147,7 @@ def _view(cls: type[Any], names: Names) -> type[Any]:
     members: dict[str, Any] = {name: _counter(field) for name, field in FIELDS.items()}
     members |= {name: _tokens(name) for name in TOKENS}
     members["status"] = property(read, write)
+    members["num_in_flight_tokens"] = _in_flight(names)
     members["num_stale_output_tokens"] = property(lambda request: _stale(names, request._seq)[0])
     members["drop_stale_output"] = property(lambda request: _stale(names, request._seq)[1])
     members["__module__"], members["__doc__"] = __name__, cls.__doc__
