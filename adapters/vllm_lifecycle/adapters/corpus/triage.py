@@ -226,6 +226,12 @@ TRIAGE: tuple[Triage, ...] = (
         "A26",
     ),
     Triage(
+        "a session is handed off again after each turn",
+        "`update_from_output` takes a request that stopped off the set of those triggered, also when only its turn ended; "
+        "the next turn, or its end, marks it once more",
+        every(claim("a_request_is_handed_off_at_most_once"), has("Add", session=True)),
+    ),
+    Triage(
         "an acknowledgement before the shipment",
         "what is not active counts as acknowledged; the worker broke its contract, and the blocks are freed while "
         "they wait to be shipped",
