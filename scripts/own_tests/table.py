@@ -43,6 +43,12 @@ def read(path: Path) -> Results:
     return found
 
 
+def died(path: Path, test: str) -> None:
+    """The process ended in this test."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"test": test, "outcome": "failed", "reason": "ended the process"}) + "\n")
+
+
 def only_ours(stock: Results, ours: Results) -> dict[str, Result]:
     """Tests that pass with vLLM's own class and not with the other one."""
     missing = Result("failed", "did not run: the process ended before")
