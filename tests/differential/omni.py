@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import product
+from pathlib import Path
 from random import Random
 from typing import Any
 from zlib import crc32
@@ -24,6 +25,7 @@ from zlib import crc32
 import vllm_omni  # noqa: F401  (patches vLLM before the harness reads it)
 from tests.differential import groups, rows
 from tests.differential.build import Factory
+from tests.differential.features import mends, record, refused
 from tests.differential.groups import GROUPS, Drawn
 from tests.differential.omni_chunks import FormerStage
 from tests.differential.omni_sessions import Clients, is_session
@@ -240,8 +242,12 @@ WITHOUT = ("asynchronous", "asynchronous-drafts", "hybrid", "encoder-decoder")
 SESSIONS = {
     f"sessions {base}": _handed("", base, sessions=True) for base in ("mixed", "aborts", "sharing", "loads")
 } | {
-    "sessions and chunks mixed": _handed("", "mixed", chunks=True, sessions=True),
-    "sessions and chunks aborts": _handed("", "aborts", chunks=True, sessions=True),
+    f"sessions{' and chunks' * chunks}{' and hand-off ' * bool(name)}{name} {base}": _handed(
+        kind, base, chunks, sessions=True
+    )
+    for (name, kind), chunks, base in product(
+        (("", ""), ("end", "end"), ("prompt", "prefill_finished")), (False, True), ("mixed", "aborts")
+    )
 }
 groups.GROUPS.update({**HANDED, **CHUNKED, **SESSIONS})  # type: ignore[attr-defined]
 
@@ -252,13 +258,15 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--group", action="append")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write what the run came to")
     parser.add_argument("--plain", action="store_true", help="against the original as it is")
     options = parser.parse_args()
     ours, reference = load_class(OURS), load_class(ORIGINAL if options.plain else MENDED)
     classes = OmniClasses(ours, ours, reference, reference)
-    failures = 0
+    failures, reports = 0, []
     for group in options.group or [g for g in GROUPS if not g.startswith(WITHOUT) and not g.endswith(AHEAD)]:
         report = run_group(classes, group, options.steps, options.seed)
+        reports.append(report)
         intended = "; ".join(f"{name} x{count}" for name, count in report.rows.items())
         told = f"{report.met['handed off']} handed off, {report.met['acknowledged twice']} twice, {report.met['chunks']} chunks"
         print(
@@ -268,6 +276,8 @@ def main() -> int:
         if report.failure:
             failures += 1
             print(report.failure)
+    if options.record:
+        record(options.record, "omni-0.16.0", OURS, reports, refused(ours), mends(reference))
     return 2 if failures else 0
 
 

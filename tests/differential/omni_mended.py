@@ -124,8 +124,9 @@ class HandedOn(OmniARScheduler, Counted):  # type: ignore[misc]
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
         reported, model_runner_output.kv_extracted_req_ids = model_runner_output.kv_extracted_req_ids, None
-        flags = set(self.transfer_triggered_requests)
+        flags, active = set(self.transfer_triggered_requests), set(self.active_kv_transfers)
         made = super().update_from_output(scheduler_output, model_runner_output)
+        self.active_kv_transfers |= active  # the end of a session's turn is not the end of its hand-off
         self.transfer_triggered_requests |= flags & self.requests.keys() - self.waiting_for_transfer_free
         for rid in reported:
             if rid not in self.active_kv_transfers:

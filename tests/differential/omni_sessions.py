@@ -1,7 +1,8 @@
 """Streaming input sessions, for a pair: clients that send their input in turns, and the original's sessions mended.
 
 Some requests are sessions; when their next input comes, and when they are closed, follows from the request's id and the number
-of the step, so that a case replays. Inputs stay within what the model and the cache can hold.
+of the step, so that a case replays. Inputs stay within what the model and the cache can hold, and keep the arrival time of their
+session: under priorities ours leaves a session that goes on at once where its old arrival put it, and the original moves it.
 
 `Talking` mends, each by the row of docs/vllm-omni.md that says why: each turn has its own length limit and stop token; keys of
 blocks end with what is computed; a session that is closed while it waits has ended as its last turn did; one that is announced
@@ -18,6 +19,7 @@ from zlib import crc32
 from tests.differential.build import Factory
 from tests.differential.counted import Counted
 from tests.differential.settings import Add
+from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs
 from vllm.v1.request import RequestStatus, StreamingUpdate
 from vllm_omni.core.sched.omni_ar_scheduler import OmniARScheduler
 
@@ -42,12 +44,14 @@ class Clients:
         self.room = factory.setup.model_length - 1
         self.length: dict[str, int] = {}
         self.turns: Counter[str] = Counter()
+        self.first: dict[str, Add] = {}
 
     def opened(self, add: Add) -> None:
         """A request arrives."""
         if is_session(add):
             self.length[add.rid] = add.own + add.shared + add.answer
             self.turns[add.rid] = 1
+            self.first[add.rid] = add
 
     def inputs(self, step: int, live: set[str]) -> list[tuple[str, Callable[[], Any]]]:
         """What is sent before this step: the session, and how one side's request object is made."""
@@ -62,7 +66,8 @@ class Clients:
             last = self.turns[rid] > TURNS or self.length[rid] > self.room
             if last:
                 self.turns[rid] = TURNS + 1
-            add = Add(rid, own=own, answer=answer, family=number % 2)
+            arrival, priority = self.first[rid].arrival, self.first[rid].priority
+            add = Add(rid, own=own, answer=answer, family=number % 2, arrival=arrival, priority=priority)
             found.append((rid, self._maker(add, not last)))
         return found
 
@@ -82,6 +87,9 @@ class Talking(OmniARScheduler, Counted):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.took_part: set[str] = set()
+        self.closed_idle: list[tuple[Any, Any]] = []
+        """Sessions that were closed while they waited, and what their clients are to be told of transfers."""
+        self.last_told: Any = None
         self.between_turns: set[Any] = set()
         """Sessions that have blocks and no slot: since the end of a turn they were in no step."""
         super().__init__(*args, **kwargs)
@@ -97,7 +105,10 @@ class Talking(OmniARScheduler, Counted):  # type: ignore[misc]
         idle = there is not None and there.status == RequestStatus.WAITING_FOR_STREAMING_REQ
         if idle and StreamingUpdate.from_request(request) is None:
             self.meets(Talking)
+            self.last_told = None
             self.finish_requests(request.request_id, RequestStatus.FINISHED_STOPPED)
+            if self.last_told:
+                self.closed_idle.append((there, self.last_told))
         else:
             super().add_request(request)
 
@@ -107,6 +118,27 @@ class Talking(OmniARScheduler, Counted):  # type: ignore[misc]
         if session.max_tokens != update.max_tokens:
             self.meets(Talking)
         session.max_tokens = update.max_tokens
+
+    def _free_request(self, request: Any, delay_free_blocks: bool = False) -> Any:
+        self.last_told = super()._free_request(request, delay_free_blocks)
+        return self.last_told
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        made = super().update_from_output(scheduler_output, model_runner_output)
+        for request, told in self.closed_idle:
+            output = EngineCoreOutput(
+                request.request_id,
+                [],
+                finish_reason=request.get_finished_reason(),
+                stop_reason=request.stop_reason,
+                kv_transfer_params=told,
+                num_cached_tokens=request.num_cached_tokens,
+                num_external_computed_tokens=request.num_external_computed_tokens,
+                num_nans_in_logits=request.num_nans_in_logits,
+            )
+            made.setdefault(request.client_index, EngineCoreOutputs()).outputs.append(output)
+        self.closed_idle.clear()
+        return made
 
     def schedule(self) -> Any:
         output = super().schedule()

@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("ignore")]
         "hand-off token loads",
         "chunks aborts",
         "chunks and hand-off prompt loads",
+        "sessions and chunks and hand-off end aborts",
     ],
 )
 def test_nothing_is_unexplained(group: str) -> None:
@@ -32,6 +33,7 @@ def test_nothing_is_unexplained(group: str) -> None:
     assert report.failure is None, str(report.failure)
     assert bool(report.met["handed off"]) is ("hand-off" in group)
     assert bool(report.met["chunks"]) is ("chunks" in group)
+    assert bool(report.met["further inputs to idle sessions"]) is ("sessions" in group)
 
 
 @pytest.mark.parametrize("group", ["hand-off end aborts", "chunks mixed"])
