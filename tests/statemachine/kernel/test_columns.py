@@ -249,11 +249,11 @@ class Lockstep(Plain):
         return shown
 
     def credit(self, step: Step, places: dict[str, int], sampled: list[list[int]]) -> list[Any]:
-        credited = self.columns.credit(step, places, sampled)
-        apart = set(credited.apart)
+        lanes, given, leavers = self.columns.credit(step, places, sampled)
+        apart = set(leavers)
         usual = {
             seq: [(seq.id, list(tokens), None)]
-            for place, (seq, tokens) in enumerate(zip(credited.lanes.seqs, credited.tokens, strict=True))
+            for place, (seq, tokens) in enumerate(zip(lanes.seqs, given, strict=True))
             if place not in apart
         }
         rows = [self.columns.departed(step).get(seq) or Row(seq, seq.run, 1, 0, 1) for seq in step.lockstep]

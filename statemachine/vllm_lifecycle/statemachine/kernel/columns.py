@@ -20,8 +20,9 @@ drafts come (each row has another length).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
+from operator import itemgetter
 from typing import NamedTuple
 
 from vllm_lifecycle.spec.lifecycles.vocabulary import Status
@@ -40,16 +41,9 @@ class Served(NamedTuple):
     fresh: dict[int, list[int]]
 
 
-class Credited(NamedTuple):
-    """The members' part of an answer.
-
-    lanes   who they were; tokens: what each of them was given, by place
-    apart   places of those that left because of it: nothing has been credited to them, and they take the general way
-    """
-
-    lanes: Lanes
-    tokens: Sequence[list[int]]
-    apart: list[int]
+Credited = tuple[Lanes, Sequence[list[int]], list[int]]
+"""The members' part of an answer: who they were; what each of them was given, by place; places of those that left because of it,
+to whom nothing has been credited, and who take the general way."""
 
 
 class Columns:
@@ -154,7 +148,7 @@ class Columns:
         """The tokens of the member at this place that are not in its lists yet are."""
         missing = seq.computed + 1 + self.tock - len(seq.tokens)
         if missing:
-            unwritten = [row[place] for row in self._behind[-missing:]]
+            unwritten = list(map(itemgetter(place), self._behind[-missing:]))
             seq.tokens += unwritten
             seq.outputs += unwritten
 
@@ -194,23 +188,27 @@ class Columns:
 
         None: there are no members, and everybody is served by the general pass.
         """
-        if self.tick - self.tock > self._most:
+        tick, size, lanes = self.tick, self._size, self._lanes
+        if tick - self.tock > self._most:
             self.dissolve()
             return None
-        if self._near or self._gone or len(running) != len(self._lanes.seqs):
+        if self._near or self._gone or len(running) != len(lanes.seqs):
             self._retire()
             self._keep_order(running, lacks)
             self._take_in(running, lacks)
-        lanes = self.lanes
-        n, tick, size = len(lanes.seqs), self.tick, self._size
+            lanes = self.lanes
+        n = len(lanes.seqs)
         if not n:
             return None
-        needy = [seq for seq in self._wheel[-tick % size] if len(seq.table) * size <= seq.computed + tick]
-        if n > room or not self._enough(len(needy), running, room, lacks):
+        needy: Sequence[Seq] = ()
+        if due := self._wheel[-tick % size]:
+            needy = [seq for seq in due if len(seq.table) * size <= seq.computed + tick]
+        alone = n == len(running)
+        if n > room or not ((alone and not needy) or self._enough(len(needy), alone, running, room, lacks)):
             self.dissolve()
             return None
-        keyless = self._keyless()
-        fresh = self._boundaries(needy, keyless) if needy or keyless else {}
+        full = self._wheel[(-1 - self.tock) % size]
+        fresh = self._boundaries(needy, self._keyless() if full else {}) if needy or full else {}
         return Served(
             lanes, [base + tick for base in lanes.base], [base + tick for base in lanes.shown], fresh
         )
@@ -271,23 +269,24 @@ class Columns:
             and self._facts.fits(seq)
         )
 
-    def _enough(self, needed: int, running: list[Seq], room: int, lacks: Callable[[Seq], int]) -> bool:
-        """Nobody who runs can fail to find blocks in this pass."""
+    def _enough(
+        self, needed: int, alone: bool, running: list[Seq], room: int, lacks: Callable[[Seq], int]
+    ) -> bool:
+        """Nobody who runs can fail to find blocks in this pass; `alone`: nobody but the members runs."""
         store = self._store
         free = store.free - needed
-        if free < 0:
-            return False
-        if len(running) == len(self.lanes.seqs):
-            return True
+        if alone or free < 0:
+            return free >= 0
         rest = [seq for seq in running if seq.lockstep is None]
         return sum(store.needs(seq, seq.computed + min(max(lacks(seq), 0), room)) for seq in rest) <= free
 
-    def _boundaries(self, needy: list[Seq], keyless: dict[Seq, int]) -> dict[int, list[int]]:
+    def _boundaries(self, needy: Sequence[Seq], keyless: dict[Seq, int]) -> dict[int, list[int]]:
         """Blocks are taken and keys given; the new blocks by place. Who listens hears it member by member."""
-        store, place = self._store, self.lanes.place
+        store, place = self._store, self._lanes.place
         if store.listener is None:
-            blocks = store.extend(needy)
-            store.store(keyless)
+            blocks = store.extend(needy) if needy else ()
+            if keyless:
+                store.store(keyless)
             return {place[seq]: [block] for seq, block in zip(needy, blocks, strict=True)}
         fresh, takers = dict[int, list[int]](), set(needy)
         for seq in sorted(takers.union(keyless), key=place.__getitem__):
@@ -307,7 +306,7 @@ class Columns:
 
     def dispatched(self, step: Step) -> None:
         """A step has left for the workers; one without rows is not counted."""
-        if step.rows or step.lockstep:
+        if step.lockstep or step.rows:
             self.tick += 1
             self._last = step.number
 
@@ -323,16 +322,19 @@ class Columns:
         `places`: where each id's tokens are in `sampled`.
         """
         if not (step.rows or step.lockstep):
-            return Credited(Lanes(), [], [])
-        lanes = self.lanes
+            return Lanes(), [], []
+        lanes = self.lanes if self._gone else self._lanes
         self._answered = ()
         tokens = lanes.gather(places, sampled)
         flat = list(chain.from_iterable(tokens))
-        apart = self._odd(lanes, tokens, flat)
+        single = len(flat) == len(tokens) and all(tokens)
+        ending = self._calendar.get(self.tock + 1)
+        usual = single and not ending and lanes.any_stop.isdisjoint(flat)
+        apart = [] if usual else self._odd(lanes, tokens, ending or ())
         if apart:
             for place in apart:
                 self.leave(lanes.seqs[place])
-            if len(flat) != len(tokens) or not all(tokens):
+            if not single:
                 flat = [row[0] if row else 0 for row in tokens]  # what stands for those who left is not read
         if self._ahead:
             self._store.store(self._keyless())
@@ -348,25 +350,19 @@ class Columns:
             self._facts.hash(full, self._size)
         if len(self._behind) >= self._size:
             del self._behind[0]
-        for seq in self._calendar.pop(self.tock, ()):
-            self._near[seq] = None
-        return Credited(lanes, tokens, apart)
+        if ending is not None:
+            self._near.update(self._calendar.pop(self.tock))
+        return lanes, tokens, apart
 
-    def _odd(self, lanes: Lanes, tokens: Sequence[list[int]], flat: list[int]) -> list[int]:
-        """The places of those to whom something else happened than one more token."""
-        ending = self._calendar.get(self.tock + 1)
-        if len(flat) == len(tokens) and not ending and all(tokens) and lanes.any_stop.isdisjoint(flat):
-            return []
-        odd: set[int] = set()
-        if len(flat) != len(tokens) or not all(tokens):
-            odd.update(place for place, row in enumerate(tokens) if len(row) != 1)
-        if not lanes.any_stop.isdisjoint(flat):
-            odd.update(
-                place for place, row in enumerate(tokens) if row and not lanes.stops[place].isdisjoint(row)
-            )
-        if ending:
-            place_of = lanes.place
-            odd.update(place_of[seq] for seq in ending if self._last_answer(seq) == self.tock + 1)
+    def _odd(self, lanes: Lanes, tokens: Sequence[list[int]], ending: Iterable[Seq]) -> list[int]:
+        """The places of those to whom something else happens than one more token; who is near its end is `ending`."""
+        stops, place_of = lanes.stops, lanes.place
+        odd = {
+            place
+            for place, row in enumerate(tokens)
+            if len(row) != 1 or (row[0] in lanes.any_stop and row[0] in stops[place])
+        }
+        odd.update(place_of[seq] for seq in ending if self._last_answer(seq) == self.tock + 1)
         return sorted(odd)
 
     def departed(self, step: Step) -> dict[Seq, Row]:

@@ -222,8 +222,9 @@ class Kernel(Custody):
             seq.in_flight += 1
             seq.last_step = number
         self.notices = set()
-        self._filling.clear()
-        self._grown.clear()
+        if self._filling or self._grown:
+            self._filling.clear()
+            self._grown.clear()
         if self.columns is not None:
             self.columns.dispatched(step)
         return step

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, compress, islice
+from itertools import chain, compress
 from typing import Any, Protocol
 
 from vllm_lifecycle.statemachine.kernel.seq import Seq
@@ -98,7 +98,7 @@ class Lanes:
         self.ones.update(dict.fromkeys(self.ids[kept:], 1))
         if not self.any_stop.issuperset(chain(*self.stops[kept:])):
             self.any_stop = frozenset().union(*set(self.stops))
-        for name in ("order", "specials", "uniform"):
+        for name in ("blank", "order", "specials", "uniform"):
             self.__dict__.pop(name, None)
         return places
 
@@ -106,14 +106,10 @@ class Lanes:
         """The tokens of each of them in an answer that has them at these places; none for one that it lacks."""
         ids = self.ids
         n = len(ids)
-        ordered = (
-            n == 0 or places.get(ids[-1]) == n - 1
-        )  # seldom so when somebody left: asked before all of them are
-        ordered = (
-            ordered and list(islice(places, n)) == ids and list(islice(places.values(), n)) == self.order
-        )
-        if ordered and len(sampled) >= n:
-            return sampled[:n]
+        # once somebody has left the last one seldom is in his place: asked before all of them are
+        kept = n > 0 and len(places) == len(sampled) == n and places.get(ids[-1]) == n - 1
+        if kept and places == self.order:
+            return sampled
         try:
             return list(map(sampled.__getitem__, map(places.__getitem__, ids)))
         except (KeyError, IndexError):
@@ -121,14 +117,19 @@ class Lanes:
             return [[] if at is None or at >= len(sampled) else sampled[at] for at in found]
 
     @cached_property
-    def order(self) -> list[int]:
-        """Their places."""
-        return list(range(len(self.ids)))
+    def order(self) -> dict[str, int]:
+        """Where each id stands."""
+        return dict(zip(self.ids, range(len(self.ids)), strict=True))
 
     @cached_property
     def specials(self) -> list[int]:
         """Where those stand whose outputs are made by themselves."""
         return list(compress(range(len(self.seqs)), self.special))
+
+    @cached_property
+    def blank(self) -> list[bool]:
+        """For each of the constants, whether it is None or 0 for all."""
+        return [column.count(None) + column.count(0) == len(column) for column in self.constants]
 
     @cached_property
     def uniform(self) -> list[bool]:

@@ -12,6 +12,7 @@ from itertools import chain, islice
 
 from vllm_lifecycle.spec.lifecycles.vocabulary import Party, Status
 from vllm_lifecycle.spec.lifecycles.vocabulary import Transfer as State
+from vllm_lifecycle.statemachine.kernel.columns import Columns
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
 from vllm_lifecycle.statemachine.kernel.queue import Queue
 from vllm_lifecycle.statemachine.kernel.seq import Seq
@@ -50,18 +51,20 @@ class Scheduling:
         limits = self.limits
         self._budget = limits.tokens
         self._inputs = limits.inputs or limits.tokens
-        self._encoder = limits.encoder
-        self._threshold = self._bound()
-        self._reading = False
-        self._serve_running(plan, self._serve_lockstep(plan))
-        if not plan.preempted and self.kernel.unfinished > len(self.kernel.running):
+        self._encoder, self._reading = limits.encoder, False
+        self._threshold = limits.threshold and self._bound()
+        kernel = self.kernel
+        index = 0 if kernel.columns is None else self._serve_lockstep(plan, kernel.columns)
+        if index < len(kernel.running):
+            self._serve_running(plan, index)
+        if not plan.preempted and kernel.unfinished > len(kernel.running):
             self._serve_waiting(plan)
         return plan
 
     def _bound(self) -> int:
         """The longest chunk of a prompt in this pass, 0 for no bound."""
         limits = self.limits
-        if not limits.threshold or self.rules.threshold_alone:
+        if self.rules.threshold_alone:
             return limits.threshold
         eligible = self.kernel.unfinished
         if eligible <= 1:
@@ -89,18 +92,17 @@ class Scheduling:
 
     # running requests
 
-    def _serve_lockstep(self, plan: Plan) -> int:
+    def _serve_lockstep(self, plan: Plan, columns: Columns) -> int:
         """The lockstep decoders take part; gives how many of the running requests that settles."""
-        columns, running = self.kernel.columns, self.kernel.running
-        served = columns.serve(running, self._room(), self._lacking) if columns is not None else None
+        running = self.kernel.running
+        served = columns.serve(running, self._room(), self._lacking)
         if served is None:
             return 0
         plan.serve(served)
-        seqs = plan.members
-        n = len(seqs)
+        n = len(plan.members)
         self._budget -= n
         self._inputs -= n * (1 + self.limits.extra)
-        return n if running[n - 1] is seqs[-1] else 0
+        return n if running[n - 1] is plan.members[-1] else 0
 
     def _serve_running(self, plan: Plan, index: int) -> None:
         running = self.kernel.running

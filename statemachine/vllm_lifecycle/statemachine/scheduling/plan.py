@@ -57,13 +57,13 @@ class Plan:
     def total(self) -> int:
         """All tokens of the step."""
         members = len(self.members)
+        if len(self.tokens) == members:
+            return members
         return members + sum(islice(self.tokens.values(), members, None))
 
     def rows_of(self, seqs: dict[str, Seq]) -> list[Row]:
         """The rows of the step but for the lockstep decoders, in order."""
         rows: list[Row] = []
-        if len(self.tokens) == len(self.members):
-            return rows
         for id, tokens in islice(self.tokens.items(), len(self.members), None):
             seq = seqs[id]
             ridden = len(self.drafts[id]) if id in self.drafts else 0

@@ -16,6 +16,7 @@ from vllm.distributed.kv_events import EventPublisherFactory, KVEventBatch
 from vllm.v1.core.kv_cache_metrics import KVCacheMetricsCollector
 from vllm.v1.core.sched.interface import SchedulerInterface
 from vllm.v1.core.sched.request_queue import SchedulingPolicy
+from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.request import RequestStatus
 
 from vllm_lifecycle.adapters.vllm.verified import assembly, handmade, lockstep, settings
@@ -221,10 +222,6 @@ class Verified(Readings, SchedulerInterface):  # type: ignore[misc]
     def _output(self, plan: Plan) -> Any:
         """The `SchedulerOutput` of a plan."""
 
-    @abstractmethod
-    def _client_outputs(self, outputs: list[Any], finished: set[str] | None) -> Any:
-        """The `EngineCoreOutputs` of one client."""
-
     # requests come and go
 
     def add_request(self, request: Any) -> None:
@@ -282,11 +279,11 @@ class Verified(Readings, SchedulerInterface):  # type: ignore[misc]
         if plan.failed:
             self._answers.ended += plan.failed
         output = self._output(plan)
-        before = self._before
-        before.tokens, before.members = plan.tokens, plan.members
+        kernel, before, members = self._kernel, self._before, plan.members
+        before.tokens, before.members = plan.tokens, members
         self._world.describe(output)
-        rows = plan.rows_of(self._kernel.seqs)
-        setattr(output, STEP, self._kernel.dispatch(rows, plan.members).number)
+        rows = plan.rows_of(kernel.seqs) if len(plan.tokens) > len(members) else []
+        setattr(output, STEP, kernel.dispatch(rows, members).number)
         if self.max_num_encoder_input_tokens:
             for row in rows:
                 self._world.encoders.dispatched(row)
@@ -311,21 +308,24 @@ class Verified(Readings, SchedulerInterface):  # type: ignore[misc]
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> dict[int, Any]:
         outputs = self._answers.process(self._step_of(scheduler_output), model_runner_output)
-        self._publish()
-        made = {client: self._client_outputs(outs, None) for client, outs in outputs.items()}
+        if self.enable_kv_cache_events or self._world.connector is not None:
+            self._publish()
+        made = {}
+        for client, outs in outputs.items():
+            made[client] = EngineCoreOutputs(outputs=outs)
         finished = self.finished_req_ids_dict
         if finished:
             for client, ids in finished.items():
                 if client in made:
                     made[client].finished_requests = ids
                 else:
-                    made[client] = self._client_outputs([], ids)
+                    made[client] = EngineCoreOutputs(outputs=[], finished_requests=ids)
             finished.clear()
         if self.log_stats:
             stats = self._make_stats(model_runner_output)
             first = next(iter(made.values()), None)
             if first is None:
-                first = made[0] = self._client_outputs([], None)
+                first = made[0] = EngineCoreOutputs(outputs=[])
             first.scheduler_stats = stats
         return made
 

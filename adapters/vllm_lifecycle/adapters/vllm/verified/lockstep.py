@@ -116,6 +116,11 @@ def new_blocks(served: Served) -> list[tuple[list[int], ...] | None]:
     return blocks
 
 
+def of_members(served: Served, known: dict[str, list[int]]) -> tuple[Any, ...]:
+    """The fields of a `CachedRequestData` of the members alone, with all tokens of some of them."""
+    return served.lanes.ids.copy(), set(), [], known, new_blocks(served), served.computed, served.shown
+
+
 class Before:
     """Who took part in the step before; `rid in before`."""
 

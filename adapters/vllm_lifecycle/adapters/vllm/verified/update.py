@@ -66,20 +66,21 @@ class Answers:
         else:
             self.kernel.receive_output(step)
             self.world.encoders.answered(step.rows)
-        report, which = answer.kv_connector_output, number(step)
+        report = answer.kv_connector_output
+        which = number(step) if report else None
         received, sent = self.loads.matched(report, which) if report else ((), ())
         invalid = report.invalid_block_ids if report else None
-        failed = self.loads.invalid(invalid, which) if invalid else []
+        failed = self.loads.invalid(invalid, which) if invalid else ()
         if step is not None:
             self._rows(step, answer, outputs)
-        for seq in failed:
-            self.end(seq)
-        for seq in self.world.doomed:
-            self.end(seq)
-        self.world.doomed.clear()
-        for seq in self.ended:
-            outputs.setdefault(seq.payload.client_index, []).append(self.output(seq, [], None))
-        self.ended = []
+        if failed or self.world.doomed:
+            for seq in (*failed, *self.world.doomed):
+                self.end(seq)
+            self.world.doomed.clear()
+        if self.ended:
+            for seq in self.ended:
+                outputs.setdefault(seq.payload.client_index, []).append(self.output(seq, [], None))
+            self.ended = []
         if report:
             self.world.connector_answered(report)
             self.loads.finished(received, sent, which)

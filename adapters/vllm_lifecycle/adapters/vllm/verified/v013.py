@@ -11,7 +11,7 @@ from vllm import envs
 from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.v1.core.kv_cache_manager import KVCacheManager
 from vllm.v1.core.sched.output import CachedRequestData, GrammarOutput, NewRequestData, SchedulerOutput
-from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs
+from vllm.v1.engine import EngineCoreOutput
 from vllm.v1.kv_cache_interface import FullAttentionSpec
 from vllm.v1.metrics.stats import SchedulerStats
 from vllm.v1.request import RequestStatus
@@ -19,7 +19,7 @@ from vllm.v1.request import RequestStatus
 from vllm_lifecycle.adapters.vllm.verified.base import Verified
 from vllm_lifecycle.adapters.vllm.verified.hybrid import HybridStore
 from vllm_lifecycle.adapters.vllm.verified.loads import Loads
-from vllm_lifecycle.adapters.vllm.verified.lockstep import CACHED, HEADERS, new_blocks, untold
+from vllm_lifecycle.adapters.vllm.verified.lockstep import CACHED, HEADERS, new_blocks, of_members, untold
 from vllm_lifecycle.adapters.vllm.verified.stops import least_first
 from vllm_lifecycle.adapters.vllm.verified.update import Answers
 from vllm_lifecycle.adapters.vllm.verified.views import Waiting
@@ -38,7 +38,8 @@ class Answers013(Answers):
     connector_stats: Any = None
 
     def process(self, step: Step | None, answer: Any) -> dict[int, list[Any]]:
-        self.connector_stats = self.world.connector_stats(answer)
+        report = answer.kv_connector_output
+        self.connector_stats = self.world.connector_stats(report) if report else None
         return super().process(step, answer)
 
     def output(
@@ -68,6 +69,8 @@ class Answers013(Answers):
         )
 
     def usual(self, lanes: Lanes, tokens: Sequence[list[int]]) -> list[Any]:
+        if lanes.blank[HEADERS] and lanes.blank[CACHED]:
+            return list(map(EngineCoreOutput, lanes.ids, tokens))
         headers, cached = lanes.constants[HEADERS], lanes.constants[CACHED]
         return list(map(EngineCoreOutput, lanes.ids, tokens, *[repeat(None)] * 7, headers, cached))
 
@@ -203,16 +206,7 @@ class VerifiedScheduler(Verified):
     def _cached(self, plan: Plan, seqs: list[Seq], resumed: list[Seq]) -> CachedRequestData:
         fresh, known, served = plan.fresh, self._before, plan.lockstep
         if served is not None and not seqs:
-            known_now = untold(served, known)
-            return CachedRequestData(
-                served.lanes.ids.copy(),
-                set(),
-                [],
-                known_now,
-                new_blocks(served),
-                served.computed,
-                served.shown,
-            )
+            return CachedRequestData(*of_members(served, untold(served, known)))
         blocks: list[tuple[list[int], ...] | None] = []
         for seq in seqs:
             ids = fresh[seq.id]
@@ -256,9 +250,6 @@ class VerifiedScheduler(Verified):
         return GrammarOutput(ids, bitmask)
 
     # outputs
-
-    def _client_outputs(self, outputs: list[Any], finished: set[str] | None) -> EngineCoreOutputs:
-        return EngineCoreOutputs(outputs=outputs, finished_requests=finished)
 
     def _make_stats(self, answer: Any) -> SchedulerStats:
         collector = self.kv_metrics_collector

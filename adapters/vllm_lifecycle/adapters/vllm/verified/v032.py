@@ -13,7 +13,6 @@ from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.multimodal.encoder_budget import MultiModalBudget
 from vllm.v1.core.sched.interface import PauseState
 from vllm.v1.core.sched.output import GrammarOutput, KVConnectorBlockState
-from vllm.v1.engine import EngineCoreOutputs
 from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec
 from vllm.v1.metrics.perf import ModelMetrics
 from vllm.v1.metrics.stats import RequestSpecDecodeMetrics, SchedulerStats
@@ -278,10 +277,9 @@ class VerifiedScheduler(Readings032, Verified):
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> dict[int, Any]:
         self._answers.invalid = scheduler_output.num_invalid_spec_tokens or {}
-        step = self._step_of(scheduler_output)
-        if self._counts_in_flight and step is not None:
-            for row in step.rows:
-                row.seq.payload.num_in_flight_tokens -= row.tokens
+        step = self._step_of(scheduler_output) if self._counts_in_flight else None
+        for row in step.rows if step is not None else ():
+            row.seq.payload.num_in_flight_tokens -= row.tokens
         if self.perf_metrics is not None and self.perf_metrics.is_enabled():
             self._perf = self.perf_metrics.get_step_perf_stats_per_gpu(scheduler_output)
         return super().update_from_output(scheduler_output, model_runner_output)
@@ -349,9 +347,6 @@ class VerifiedScheduler(Readings032, Verified):
         self.encoder_cache_manager.reset()
 
     # outputs
-
-    def _client_outputs(self, outputs: list[Any], finished: set[str] | None) -> EngineCoreOutputs:
-        return EngineCoreOutputs(outputs=outputs, finished_requests=finished)
 
     def _make_stats(self, answer: Any) -> SchedulerStats:
         perf, self._perf = self._perf, None

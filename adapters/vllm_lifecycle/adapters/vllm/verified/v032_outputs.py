@@ -6,7 +6,6 @@ schedule and _make_cached_request_data of v1/core/sched/scheduler.py.
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any
 
 from vllm.v1.core.sched.output import (
@@ -16,7 +15,7 @@ from vllm.v1.core.sched.output import (
     SchedulerOutput,
 )
 
-from vllm_lifecycle.adapters.vllm.verified.lockstep import Before, new_blocks, untold
+from vllm_lifecycle.adapters.vllm.verified.lockstep import Before, new_blocks, of_members, untold
 from vllm_lifecycle.statemachine.kernel.seq import Seq
 from vllm_lifecycle.statemachine.scheduling.plan import Blocks, Plan
 
@@ -56,12 +55,11 @@ class Outputs:
         tokens, new, resumed = plan.tokens, plan.new, plan.resumed
         if self.second_runner and resumed:
             new, resumed = [*new, *resumed], []
-        members = len(plan.members)
         output = SchedulerOutput(
             [self._new(seq, plan) for seq in new] if new else [],
             self._cached(plan, resumed, before),
             tokens,
-            members + sum(islice(tokens.values(), members, None)),
+            plan.total,
             plan.drafts,
             plan.encoder,
             finished,
@@ -89,9 +87,7 @@ class Outputs:
         served = plan.lockstep
         if served is not None and not plan.running and not resumed and not self._tells:
             known = {} if self.second_runner else untold(served, before)
-            return CachedRequestData(
-                served.lanes.ids.copy(), set(), [], known, new_blocks(served), served.computed, served.shown
-            )
+            return CachedRequestData(*of_members(served, known))
         return self._told(plan, resumed, before)
 
     def _told(self, plan: Plan, resumed: list[Seq], before: Before) -> Any:

@@ -75,17 +75,22 @@ class Answers032(Answers):
     _answer: Any = None
 
     def process(self, step: Step | None, answer: Any) -> dict[int, list[Any]]:
-        self._answer = answer
-        report = answer.kv_connector_output
+        self._answer, world = answer, self.world
+        report, encodings = answer.kv_connector_output, answer.ec_connector_output
+        encoder = world.encoder_connector is not None
         if report and report.failed_recving:
             self._failed(report.failed_recving, number(step))
-        for rid in self.world.unavailable():
+        for rid in world.unavailable() if encoder else ():
             seq = self.kernel.seqs.get(rid)
             if seq is not None:
-                self.world.doomed[seq] = "take_unavailable_requests"
+                world.doomed[seq] = "take_unavailable_requests"
         outputs = super().process(step, answer)
-        self.world.encoder_answered(answer.ec_connector_output)
-        self.transfer_stats = self.world.connector_stats(answer), self.world.encoder_stats(answer)
+        if encoder:
+            world.encoder_answered(encodings)
+        self.transfer_stats = (
+            world.connector_stats(report) if report or world.connector is not None else None,
+            world.encoder_stats(encodings) if encodings or encoder else None,
+        )
         self._answer = None
         return outputs
 
@@ -118,9 +123,9 @@ class Answers032(Answers):
         return reason
 
     def usual(self, lanes: Lanes, tokens: Sequence[list[int]]) -> list[Any]:
-        headers = lanes.constants[HEADERS]
-        if lanes.uniform[HEADERS] and headers[:1] in ([], [None]):
+        if lanes.blank[HEADERS]:
             return list(map(EngineCoreOutput, lanes.ids, tokens))
+        headers = lanes.constants[HEADERS]
         return list(map(EngineCoreOutput, lanes.ids, tokens, *[repeat(None)] * 8, headers))
 
     def _advance(self, seq: Seq, tokens: list[int]) -> None:

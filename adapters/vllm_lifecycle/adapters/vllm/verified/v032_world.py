@@ -216,16 +216,15 @@ class Surroundings032(Surroundings):
             self._breaches.failed("take_unavailable_requests", "(none)", Party.CONNECTOR, error)
             return set()
 
-    def encoder_stats(self, answer: Any) -> Any:
-        """Statistics of the encoder connector's two sides."""
-        report, connector = answer.ec_connector_output, self.encoder_connector
+    def encoder_stats(self, report: Any) -> Any:
+        """Statistics of the encoder connector's two sides, the workers' in their report."""
+        connector = self.encoder_connector
         ask = None if connector is None else connector.get_ec_connector_stats
         stats = self._together(report.ec_connector_stats if report else None, ask)
         return stats.data if stats else None
 
-    def connector_stats(self, answer: Any) -> Any:
-        """Statistics of the connector's two sides."""
-        report, connector = answer.kv_connector_output, self.connector
+    def connector_stats(self, report: Any) -> Any:
+        connector = self.connector
         ask = None if connector is None else connector.get_kv_connector_stats
         stats = self._together(report.kv_connector_stats if report else None, ask)
         return stats.to_dict() if stats else None

@@ -192,9 +192,8 @@ class Surroundings:
             self._breaches.failed("take_events", "(none)", Party.CONNECTOR, error)
             return []
 
-    def connector_stats(self, answer: Any) -> Any:
-        """What the connector's two sides have counted; None for nothing."""
-        report = answer.kv_connector_output if answer is not None else None
+    def connector_stats(self, report: Any) -> Any:
+        """What the connector's two sides have counted, the workers' in their report; None for nothing."""
         stats = report.kv_connector_stats if report else None
         if not stats:
             return None
