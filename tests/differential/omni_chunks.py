@@ -3,8 +3,8 @@
 The adapter's threads are not started: before each pass the receiving loop of both sides is played once. Which chunk arrives
 when follows from the request's id, the chunk's number and the number of the step, so that a case replays.
 
-`Gated` mends the original's gate (A14, A15, A17, A18, A19: order, slots, states and counts are lost when queues are emptied
-before a pass and filled after it; a poll for one that has ended): who has no chunk keeps his place and sits the pass out.
+`Gated` mends the original's gate (A22, A23, A37: whom it takes out of his queue for a pass loses his place, his slot or his
+state): who has no chunk keeps his place and sits the pass out.
 """
 
 from __future__ import annotations
