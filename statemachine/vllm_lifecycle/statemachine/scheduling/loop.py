@@ -48,12 +48,11 @@ class Scheduling:
         plan = Plan()
         if self.paused == STOPS:
             return plan
-        limits = self.limits
+        limits, kernel = self.limits, self.kernel
         self._budget = limits.tokens
         self._inputs = limits.inputs or limits.tokens
         self._encoder, self._reading = limits.encoder, False
         self._threshold = limits.threshold and self._bound()
-        kernel = self.kernel
         index = 0 if kernel.columns is None else self._serve_lockstep(plan, kernel.columns)
         if index < len(kernel.running):
             self._serve_running(plan, index)
@@ -63,10 +62,9 @@ class Scheduling:
 
     def _bound(self) -> int:
         """The longest chunk of a prompt in this pass, 0 for no bound."""
-        limits = self.limits
+        limits, eligible = self.limits, self.kernel.unfinished
         if self.rules.threshold_alone:
             return limits.threshold
-        eligible = self.kernel.unfinished
         if eligible <= 1:
             return 0
         return max(limits.threshold, self._inputs // eligible) if limits.adaptive else limits.threshold
