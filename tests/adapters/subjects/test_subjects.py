@@ -116,7 +116,14 @@ def test_a_repaired_defect_falls_only_where_it_is(name: str) -> None:
 
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "corpus.md"
-PINNED = [c for c in pinned(DOCUMENT.read_text(encoding="utf-8")) if c.release == SUBJECT]
+PINNED = list(
+    {
+        (c.name, c.size, c.states, c.transitions): c
+        for c in pinned(DOCUMENT.read_text(encoding="utf-8"))
+        if c.release == SUBJECT
+    }.values()
+)
+"""Once what is the same scope for a class: an asynchronous one runs two steps ahead in any."""
 
 
 if PINNED:  # an empty set of parameters would count as skipped
