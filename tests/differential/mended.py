@@ -1,7 +1,7 @@
 """vLLM's own schedulers with known defects mended, one small class each, so that a run goes on where ours differs on purpose.
 
 Each mend names the row of the table of known defects that it removes and changes nothing else; what is still different after
-them is a bug of ours or a row of rows.py. `python -m tests.differential --plain` compares with the schedulers as they are.
+them is a bug of ours. `python -m tests.differential --plain` compares with the schedulers as they are.
 This is the whole for vLLM 0.13.0 (mended032.py: 0.32.0); what concerns loads and the waiting queue is in modules of its own.
 """
 
