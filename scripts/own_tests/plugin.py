@@ -25,7 +25,7 @@ import pytest
 
 from own_tests.models import make_hub
 
-SECONDS = 60
+SECONDS = int(os.environ.get("OWN_TESTS_SECONDS", "60"))
 """CPU time that a test may take; a quarter of an hour of anything else ends it as well."""
 ABSENT = ("ray",)
 PLACES = {
