@@ -74,7 +74,7 @@ class FormerStage:
 
 
 class Gated(OmniARScheduler, Counted):  # type: ignore[misc]
-    """The gate of the original, which leaves everybody where he is."""
+    """A22, A23, A37: who has no chunk sits the pass out and keeps his place, slot and state."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -21,7 +21,7 @@ NORMAL = (RequestStatus.FINISHED_STOPPED, RequestStatus.FINISHED_LENGTH_CAPPED)
 
 
 class HandedOn(OmniARScheduler, Counted):  # type: ignore[misc]
-    """Hand-offs of the original, each with a hold of its own on its blocks."""
+    """A2, A4, A5, A7, A10, A12, A13, A20: a hand-off has a hold of its own, only on what is whole, and its client hears all."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.pinned: dict[str, list[Any]] = {}

@@ -83,7 +83,7 @@ class Clients:
 
 
 class Talking(OmniARScheduler, Counted):  # type: ignore[misc]
-    """Sessions of the original, their turns kept apart."""
+    """Sessions (vllm-omni.md): limits, stop tokens and keys belong to a turn; who is closed between turns has ended well."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.took_part: set[str] = set()
