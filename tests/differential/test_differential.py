@@ -1,4 +1,4 @@
-"""The harness finds what differs and nothing else; the verified scheduler is equal to the original but for named, mended defects."""
+"""The harness finds what differs and nothing else; the verified scheduler is equal to the original with named defects mended."""
 
 from __future__ import annotations
 
