@@ -249,6 +249,8 @@ SESSIONS = {
         (("", ""), ("end", "end"), ("prompt", "prefill_finished")), (False, True), ("mixed", "aborts")
     )
 }
+TOGETHER = tuple(name for name in SESSIONS if "chunks" in name and "hand-off" in name)
+"""Workloads with sessions, chunks, hand-offs and aborts at once."""
 groups.GROUPS.update({**HANDED, **CHUNKED, **SESSIONS})  # type: ignore[attr-defined]
 
 
@@ -258,6 +260,9 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--group", action="append")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--together", type=int, metavar="N", help="steps of each workload that has everything at once"
+    )
     parser.add_argument("--record", type=Path, metavar="FILE", help="write what the run came to")
     parser.add_argument("--plain", action="store_true", help="against the original as it is")
     options = parser.parse_args()
@@ -265,7 +270,8 @@ def main() -> int:
     classes = OmniClasses(ours, ours, reference, reference)
     failures, reports = 0, []
     for group in options.group or [g for g in GROUPS if not g.startswith(WITHOUT) and not g.endswith(AHEAD)]:
-        report = run_group(classes, group, options.steps, options.seed)
+        steps = (options.together if group in TOGETHER else None) or options.steps
+        report = run_group(classes, group, steps, options.seed)
         reports.append(report)
         intended = "; ".join(f"{name} x{count}" for name, count in report.rows.items())
         told = f"{report.met['handed off']} handed off, {report.met['acknowledged twice']} twice, {report.met['chunks']} chunks"
