@@ -49,10 +49,12 @@ FOLLOW = ("cache_block", "free_request")
 def machine(*features: str, order: bool = True) -> Any:
     """The part of the specification that the kernel is held to; `order`: the waiting queue is first come, first served.
 
-    With hand-offs, notices and counts of hook calls are left out: they are held to in the other scopes. What neither a kernel
-    shows nor anything that it shows depends on (ghosts) is sliced off, which changes nothing of the rest.
+    With hand-offs, notices and counts of hook calls are left out: they are held to in the other scopes. So is the prefix cache
+    where it is not asked for. What neither a kernel shows nor anything that it shows depends on (ghosts) is sliced off, which
+    changes nothing of the rest.
     """
     without = ({"hooks"} if "handoff" in features else set()) | (set() if order else {"order"})
+    without |= {"prefix"} if features and "prefix" not in features else set()
     kept = (*MODULES, "sessions") if "sessions" in features else MODULES
     part = SYSTEM.project(m for m in kept if m not in without).with_features(features or FEATURES)
     return part.slice(var.name for var in part.vars if var.name in SHOWN)

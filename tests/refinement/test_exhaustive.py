@@ -33,6 +33,12 @@ SCOPES = {
         (1, 2),
         (3070, 8338, 13415),
     ),
+    "loads that are found, failures and resets": (
+        (2, 2, 1),
+        ("core", "load", "load_failure", "prefix", "reset"),
+        (1,),
+        (4932, 14342, 16290),
+    ),
     "grammar and resets": ((2, 2, 1), ("core", "grammar", "reset", "prefix"), (1, 2), (8655, 26698, 29079)),
     "two requests, two steps in flight": ((2, 2, 2), ("core",), (1, 2), (7440, 16498, 13236)),
     "sessions, two steps in flight, preempted": (

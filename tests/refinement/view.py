@@ -27,15 +27,11 @@ NOBODY = (STATUS[Status.FREED], 0, 0, 0, 0)
 
 @dataclass(frozen=True)
 class Shown:
-    """A kernel's state: numbers for the places of a view that have to be equal, and what it finds in its prefix cache.
-
-    loaded: blocks of loads that their request was not told of; the kernel finds them only from then on.
-    """
+    """A kernel's state: numbers for the places of a view that have to be equal, and what it finds in its prefix cache."""
 
     view: View
     exact: tuple[int, ...]
     cached: Sequence[int]
-    loaded: Sequence[bool]
 
     def agrees(self, state: Packed) -> bool:
         """The specification's state shows what the kernel shows."""
@@ -46,8 +42,7 @@ class Shown:
 
     def forgetting(self, state: Packed) -> Packed:
         """A state that agrees, without what the kernel does not find in its prefix cache."""
-        known = zip(self.view.cached, self.cached, self.loaded, strict=True)
-        less = [i for i, value, loaded in known if state[i] > value and not loaded]
+        less = [i for i, value in zip(self.view.cached, self.cached, strict=True) if state[i] > value]
         return tuple([0 if i in less else value for i, value in enumerate(state)]) if less else state
 
     def differences(self, state: Packed) -> list[tuple[int, int]]:
@@ -121,13 +116,7 @@ class View:
             values += [ROW[_worth(rows.get(r))] for r in self.requests]
         keys = store.prefixes.keys
         cached = [keys[b] is not None for b in blocks] if self.cached else []
-        loading = [
-            seq.table for seq in seqs if seq is not None and seq.status is Status.WAITING_FOR_REMOTE_KVS
-        ]
-        loaded = (
-            [store.caching and any(b in table for table in loading) for b in blocks] if self.cached else []
-        )
-        return Shown(self, tuple(compress(values, self._there)), cached, loaded)
+        return Shown(self, tuple(compress(values, self._there)), cached)
 
 
 def _waits(seq: Seq) -> bool:

@@ -158,11 +158,12 @@ def ready_again(s: State, r: Expr) -> Expr:
 
 @spec.action(by="scheduler", feature="load", fair=Fairness.STRONG, source=PROMOTE)
 def promote_loaded_request(s: State, r: Request) -> None:
-    """WAITING_FOR_REMOTE_KVS -> WAITING (or PREEMPTED if it ran before): the load is done."""
+    """WAITING_FOR_REMOTE_KVS -> WAITING (or PREEMPTED if it ran before): the load is done, and what came whole can be shared."""
     s.require(s.phase == Phase.SCHEDULING)
     s.require(s.status[r] == Status.WAITING_FOR_REMOTE_KVS)
     s.require(s.transfer[r, Kind.RECEIVE] == Transfer.DONE)
     s.transfer[r, Kind.RECEIVE] = Transfer.NONE
+    s.cached[:] = lambda b: s.cached[b] | (s.table[r, b] & s.content[b])
     s.kv_holding[r] = True
     do.set_status(s, r, ready_again(s, r))
 

@@ -43,12 +43,8 @@ def still_loading(s: State, r: Expr, state: Transfer) -> Expr:
 
 
 def take_in(s: State, r: Expr, whole: Callable[[Expr], Expr]) -> None:
-    """Blocks that came whole have their content, and can be shared if the request still waits for them."""
+    """Blocks that came whole have their content; they can be shared when the request goes on (promote_loaded_request)."""
     s.content[:] = lambda b: s.content[b] | (s.pinned[r, Kind.RECEIVE, b] & whole(b))
-    s.cached[:] = lambda b: (
-        s.cached[b]
-        | (s.pinned[r, Kind.RECEIVE, b] & whole(b) & (s.status[r] == Status.WAITING_FOR_REMOTE_KVS))
-    )
     do.end_transfer(s, r, Kind.RECEIVE, still_loading(s, r, Transfer.DONE))
     do.settle(s)
 

@@ -183,7 +183,7 @@ spec.var("listed", Block, to=IntSort(0, 2), init=1, module="pool", doc="how ofte
 # module prefix: the prefix cache
 spec.var("cached", Block, module="prefix", doc="the block can be found by its hash")
 spec.var("promised", Request, Block, module="prefix", doc="cached in this pass; this request's row will compute it")
-spec.var("content", Block, module="prefix", ghost=True, doc="the block holds what its hash says (or a dispatched step writes it)")
+spec.var("content", Block, module="prefix", doc="the block holds what its hash says (or a dispatched step writes it)")
 
 # module handoff and chunks: what vllm-omni adds
 spec.var("triggered", Request, module="handoff", doc="this incarnation's hand-off was triggered")
