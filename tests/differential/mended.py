@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.differential.counted import Counted, Numbered, PassesGoOn
 from tests.differential.mended_encoder import EncoderBudgetKept
-from tests.differential.mended_failures import SharersComputeAgain
+from tests.differential.mended_failures import LostBlocksAreNotFound, SharersComputeAgain
 from tests.differential.mended_loads import LoadsHaveRoom, LoadsHoldBlocks
 from tests.differential.mended_waiting import WaitingInOrder
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler as OwnAsync
@@ -317,6 +317,7 @@ MENDS = (
     CrossNeedsNoLess,
     FinishedStayFinished,
     SharersComputeAgain,
+    LostBlocksAreNotFound,
     FailedLoadsDropTokens,
     ResetsDropWhatIsInFlight,
     WaitingInOrder,

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.differential.counted import Counted, PassesGoOn
 from tests.differential.mended_encoder import EncoderBudgetKept
-from tests.differential.mended_failures import SharersComputeAgain
+from tests.differential.mended_failures import LostBlocksAreNotFound, SharersComputeAgain
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler as OwnAsync
 from vllm.v1.request import RequestStatus
 
@@ -334,6 +334,7 @@ MENDS = (
     StepsHoldBlocks,
     StepsHoldEntries,
     SharersComputeAgain,
+    LostBlocksAreNotFound,
     FailedLoadsDropTokens,
     EncoderBudgetKept,
     ErrorsInOrder,

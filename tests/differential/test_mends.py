@@ -32,6 +32,7 @@ MEETS: dict[str, str] = {
     "FailedLoadsReserveNothing": "load-failures",
     "BlocklessWaitWithOthers": "load-failures",
     "SharersComputeAgain": "load-failures-ahead",
+    "LostBlocksAreNotFound": "load-failures",
     "FailedLoadsDropTokens": "load-failures-ahead",
     "VictimsPromiseNothing": "preemption",
     "OnlyComputedIsFound": "drafts",
