@@ -118,7 +118,7 @@ class Columns:
 
     def leave(self, seq: Seq) -> None:
         """The request is served by itself from now on; its record says what the columns knew."""
-        place, flight = self._lanes.place[seq], self.flight
+        place, flight = self._lanes.place[seq.id], self.flight
         self._write(seq, place)
         self._lanes.tokens[place] = self._lanes.outputs[place] = []  # what comes later is not his
         del self._wheel[seq.computed % self._size][seq]
@@ -287,11 +287,11 @@ class Columns:
             blocks = store.extend(needy) if needy else ()
             if keyless:
                 store.store(keyless)
-            return {place[seq]: [block] for seq, block in zip(needy, blocks, strict=True)}
+            return {place[seq.id]: [block] for seq, block in zip(needy, blocks, strict=True)}
         fresh, takers = dict[int, list[int]](), set(needy)
-        for seq in sorted(takers.union(keyless), key=place.__getitem__):
+        for seq in sorted(takers.union(keyless), key=lambda seq: place[seq.id]):
             if seq in takers:
-                fresh[place[seq]] = store.extend([seq])
+                fresh[place[seq.id]] = store.extend([seq])
             if seq in keyless:
                 store.store({seq: keyless[seq]})
         return fresh
@@ -346,7 +346,7 @@ class Columns:
             self._behind.append(flat)
         if full := self._wheel[(-1 - self.tock) % self._size]:
             for seq in full:
-                self._write(seq, lanes.place[seq])
+                self._write(seq, lanes.place[seq.id])
             self._facts.hash(full, self._size)
         if len(self._behind) >= self._size:
             del self._behind[0]
@@ -362,7 +362,7 @@ class Columns:
             for place, row in enumerate(tokens)
             if len(row) != 1 or (row[0] in lanes.any_stop and row[0] in stops[place])
         }
-        odd.update(place_of[seq] for seq in ending if self._last_answer(seq) == self.tock + 1)
+        odd.update(place_of[seq.id] for seq in ending if self._last_answer(seq) == self.tock + 1)
         return sorted(odd)
 
     def departed(self, step: Step) -> dict[Seq, Row]:

@@ -209,7 +209,7 @@ class Kernel(Custody):
             seq.deliver_from = seq.run
         seq.computed = 0
         seq.placeholders = 0
-        seq.drafts = []
+        seq.drafts = ()
         seq.preemptions += 1
         self.waiting.prepend(seq)
 
@@ -272,7 +272,7 @@ class Kernel(Custody):
         seq.deliver_from = seq.run
         seq.computed = upto
         seq.placeholders = 0
-        seq.drafts = []
+        seq.drafts = ()
 
     def awaits_delivery(self, seq: Seq) -> bool:
         """Rows of an earlier run are in flight whose tokens count: it must not run again before they are there."""

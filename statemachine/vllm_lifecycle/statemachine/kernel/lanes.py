@@ -47,7 +47,7 @@ class Lanes:
     tokens, outputs the lists that grow with each answer
     stops, special  see `Facts`
     constants       one list for each of the values of `Facts.constants`
-    place, ones     where each of them stands; a token for each id, to be copied
+    place, ones     where each id stands; a token for each id, to be copied
     any_stop        tokens that may end one of them, or might have ended one who has left
     """
 
@@ -61,7 +61,7 @@ class Lanes:
         self.stops: list[frozenset[int]] = []
         self.special: list[bool] = []
         self.constants: list[list[Any]] = []
-        self.place: dict[Seq, int] = {}
+        self.place: dict[str, int] = {}
         self.ones: dict[str, int] = {}
         self.any_stop: frozenset[int] = frozenset()
 
@@ -70,10 +70,10 @@ class Lanes:
 
         Gives the places of those who are gone, the last one first.
         """
-        places = sorted(map(self.place.__getitem__, gone), reverse=True)
+        places = sorted([self.place[seq.id] for seq in gone], reverse=True)
         seqs = self.seqs = self.seqs.copy()
         for place in places:
-            del self.place[seqs[place]], self.ones[self.ids[place]]
+            del self.place[self.ids[place]], self.ones[self.ids[place]]
         constants = list(zip(*map(facts.constants, joining), strict=True))
         self.constants = self.constants or [[] for _ in constants]
         columns: list[list[Any]] = [
@@ -94,11 +94,11 @@ class Lanes:
         for column, values in zip(self.constants, constants, strict=False):
             column += values
         first = places[-1] if places else kept
-        self.place.update(zip(seqs[first:], range(first, len(seqs)), strict=True))
+        self.place.update(zip(self.ids[first:], range(first, len(seqs)), strict=True))
         self.ones.update(dict.fromkeys(self.ids[kept:], 1))
         if not self.any_stop.issuperset(chain(*self.stops[kept:])):
             self.any_stop = frozenset().union(*set(self.stops))
-        for name in ("blank", "order", "specials", "uniform"):
+        for name in ("blank", "specials", "uniform"):
             self.__dict__.pop(name, None)
         return places
 
@@ -108,18 +108,13 @@ class Lanes:
         n = len(ids)
         # once somebody has left the last one seldom is in his place: asked before all of them are
         kept = n > 0 and len(places) == len(sampled) == n and places.get(ids[-1]) == n - 1
-        if kept and places == self.order:
+        if kept and places == self.place:
             return sampled
         try:
             return list(map(sampled.__getitem__, map(places.__getitem__, ids)))
         except (KeyError, IndexError):
             found = map(places.get, ids)
             return [[] if at is None or at >= len(sampled) else sampled[at] for at in found]
-
-    @cached_property
-    def order(self) -> dict[str, int]:
-        """Where each id stands."""
-        return dict(zip(self.ids, range(len(self.ids)), strict=True))
 
     @cached_property
     def specials(self) -> list[int]:

@@ -66,11 +66,19 @@ class ArrivalQueue:
         """Take out the next one."""
         if not self._seqs:
             raise IndexError("the queue is empty")
-        return self._seqs.popitem(last=False)[0]
+        seq = self._seqs.popitem(last=False)[0]
+        self._shrink()
+        return seq
 
     def remove(self, seq: Seq) -> None:
         """Take out this one."""
         del self._seqs[seq]
+        self._shrink()
+
+    def _shrink(self) -> None:
+        """What a long queue took is given back when it is empty; deletion alone keeps it."""
+        if not self._seqs:
+            self._seqs.clear()
 
     def __contains__(self, seq: object) -> bool:
         return seq in self._seqs

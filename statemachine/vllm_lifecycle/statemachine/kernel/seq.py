@@ -6,6 +6,7 @@ known tokens is written down once. A later request with the same id is another r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -104,7 +105,7 @@ class Seq:
         self.hashes = hashes
         self.computed = 0
         self.placeholders = 0
-        self.drafts: list[int] = []
+        self.drafts: Sequence[int] = ()
         self.table: list[int] = []
         self.cached_blocks = 0
         self.lora = lora

@@ -35,7 +35,7 @@ class SessionKernel(Kernel):
             seq.run += 1
             seq.computed = min(seq.computed - seq.placeholders, len(seq.tokens))
             seq.placeholders = 0
-            seq.drafts = []
+            seq.drafts = ()
         seq.deliver_from = seq.run
         seq.status = Status.WAITING_FOR_STREAMING_REQ
         self.idle[seq] = None

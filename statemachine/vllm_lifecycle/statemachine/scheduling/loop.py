@@ -182,8 +182,8 @@ class Scheduling:
         if seq.drafts:
             ridden = new + seq.computed - len(seq.tokens) - seq.placeholders
             if ridden > 0:
-                plan.drafts[seq.id] = seq.drafts[:ridden]
-            seq.drafts = []
+                plan.drafts[seq.id] = list(seq.drafts[:ridden])
+            seq.drafts = ()
         if inputs is not None:
             if inputs.inputs:
                 plan.encoder[seq.id] = inputs.inputs

@@ -3,8 +3,9 @@
 Each report is matched with a transfer that is under way, or counted against the connector. It names an id only, but it comes
 with the answer of a step, and workers hear of a transfer with the first step that leaves after it began: an earlier step's
 answer cannot speak of it. (Of a send after a completed request the client hears at once, and who reads from it may be done
-before.) A failed block costs the requests that have it in the part that was loaded: they compute again from the first such
-block on, or end with an error, as the deployment says. What is not whole leaves the prefix cache, under either policy.
+before.) A failed block costs every request that has it in the part that was loaded, by itself or by the one it shares the block
+with, whose load an earlier step may have begun: they compute again from the first such block on, or end with an error, as the
+deployment says. What is not whole leaves the prefix cache, under either policy.
 
 Cited: get_finished of distributed/kv_transfer/kv_connector/v1/base.py, whose ids are among those that finished up to its step.
 """
@@ -35,18 +36,18 @@ class Loads:
         self._breaches = breaches
         self.recompute = recompute
 
-    def invalid(self, blocks: set[int], step: int | None) -> list[Seq]:
+    def invalid(self, blocks: set[int]) -> list[Seq]:
         """Blocks whose load failed; gives the requests that are to end for it (none when the deployment recomputes)."""
         kernel, size = self._kernel, self._kernel.store.block_size
         ending: dict[str, Seq] = {}
         background: set[str] = set()
         hit = False
         for seq in list(kernel.loading()):
-            first = self._first(seq, blocks, None) if _heard_of(seq.receive, step) else None
+            first = self._first(seq, blocks, None)
             if first is None:
                 continue
             hit = True
-            if self._signal(lambda: kernel.receive_failed(seq.id, first * size, step)):  # noqa: B023
+            if self._signal(lambda: kernel.receive_failed(seq.id, first * size)):  # noqa: B023
                 seq.external = max(0, min(seq.external, first * size))
             if not self.recompute:
                 ending[seq.id] = seq

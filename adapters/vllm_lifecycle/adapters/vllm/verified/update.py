@@ -70,7 +70,7 @@ class Answers:
         which = number(step) if report else None
         received, sent = self.loads.matched(report, which) if report else ((), ())
         invalid = report.invalid_block_ids if report else None
-        failed = self.loads.invalid(invalid, which) if invalid else ()
+        failed = self.loads.invalid(invalid) if invalid else ()
         if step is not None:
             self._rows(step, answer, outputs)
         if failed or self.world.doomed:

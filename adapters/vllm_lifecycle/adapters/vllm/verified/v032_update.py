@@ -53,8 +53,8 @@ def ends_first(seq: Seq, model_len: int) -> Status | None:
 class Loads032(Loads):
     """Loads, where requests that end for them do so in order of arrival; the original takes the order of a set."""
 
-    def invalid(self, blocks: set[int], step: int | None) -> list[Seq]:
-        return sorted(super().invalid(blocks, step), key=lambda seq: seq.epoch)
+    def invalid(self, blocks: set[int]) -> list[Seq]:
+        return sorted(super().invalid(blocks), key=lambda seq: seq.epoch)
 
 
 class Answers032(Answers):

@@ -175,6 +175,7 @@ def adopt(request: Any, names: Names) -> Seq:
     for name, field in FIELDS.items():
         if name in values:
             setattr(seq, field, values.pop(name))
+    seq.drafts = seq.drafts or ()
     for name in ("num_stale_output_tokens", "drop_stale_output"):
         values.pop(name, None)
     request._seq = seq
