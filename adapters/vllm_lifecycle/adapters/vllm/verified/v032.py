@@ -137,6 +137,7 @@ class VerifiedScheduler(Readings032, Verified):
         )
         self.kv_holding_waiting = Waiting(lambda: self._kernel.holding)
         self._counts_in_flight = self._names.counted = isinstance(store, HybridStore032)
+        world.build = lambda connector, output: self._build_kv_connector_meta(connector, output)
         parts.connect(world, store, self.kv_cache_manager, self.kv_cache_config)
         self.perf_metrics = ModelMetrics(config) if self.log_stats and observed.enable_mfu_metrics else None
         self._perf: Any = None

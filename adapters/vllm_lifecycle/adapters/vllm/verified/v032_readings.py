@@ -6,6 +6,7 @@ from typing import Any
 
 from vllm_lifecycle.adapters.vllm.verified.v032_outputs import Outputs
 from vllm_lifecycle.adapters.vllm.verified.v032_update import Answers032
+from vllm_lifecycle.adapters.vllm.verified.world import build_meta
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
 from vllm_lifecycle.statemachine.scheduling.loop import Scheduling
 
@@ -31,6 +32,10 @@ class Readings032:
     @use_v2_model_runner.setter
     def use_v2_model_runner(self, second: bool) -> None:
         self._outputs.second_runner = second
+
+    def _build_kv_connector_meta(self, connector: Any, scheduler_output: Any) -> Any:
+        """What the connector has for its workers' side; plugins put their own in this one's place."""
+        return build_meta(connector, scheduler_output)
 
     @property
     def sched_step_seq(self) -> int:

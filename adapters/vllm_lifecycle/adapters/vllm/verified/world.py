@@ -25,12 +25,20 @@ INPUTS = "encoder inputs"
 """What went wrong when the encoder cache could not plan a request's inputs."""
 
 
+def build_meta(connector: Any, output: Any) -> Any:
+    """What a connector has for its workers' side in this step."""
+    return connector.build_connector_meta(output)
+
+
 class Surroundings:
     """The pass's `World` on a real vLLM.
 
     doomed   requests that a failing hook ends, and why
     now      when the pass began (monotonic seconds)
+    build    makes what the KV connector has for its workers' side, of the connector and the output
     """
+
+    build: Callable[[Any, Any], Any] = staticmethod(build_meta)
 
     def __init__(
         self,
@@ -173,13 +181,13 @@ class Surroundings:
     def describe(self, output: Any) -> None:
         """The connectors put what the workers' side is to do into the step's output."""
         if self.connector is not None:
-            output.kv_connector_metadata = self._meta(self.connector, output)
+            output.kv_connector_metadata = self._meta(self.connector, output, self.build)
         if self.encoder_connector is not None:
-            output.ec_connector_metadata = self._meta(self.encoder_connector, output)
+            output.ec_connector_metadata = self._meta(self.encoder_connector, output, build_meta)
 
-    def _meta(self, connector: Any, output: Any) -> Any:
+    def _meta(self, connector: Any, output: Any, build: Callable[[Any, Any], Any]) -> Any:
         try:
-            return connector.build_connector_meta(output)
+            return build(connector, output)
         except Exception as error:
             self._breaches.failed("build_connector_meta", "(all of a step)", Party.CONNECTOR, error)
             return None
