@@ -266,7 +266,7 @@ class FailedLoadsReserveNothing(Counted):
 
 
 class OnlyComputedIsFound(LoadsHaveRoom):
-    """VLLM-NONE: blocks that a pass was to fill for a request that gives way in the same pass are not found afterwards."""
+    """Blocks that a pass was to fill for a request that gives way in the same pass are not found afterwards."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
