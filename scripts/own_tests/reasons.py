@@ -31,7 +31,7 @@ BOTH = OLD + NEW
 REASONS = (
     Reason(
         "the defect is what it asks for: adds the id 0 again while its owner runs, which is refused (VLLM-15041)",
-        BOTH,
+        OLD,
         (
             "test_priority_scheduling_preemption",
             "test_priority_scheduling_no_preemption_when_space_available",
@@ -52,7 +52,7 @@ REASONS = (
     Reason(
         "a request that shares a block whose load failed computes it again too, for the other may give way before"
         " it does (P7)",
-        BOTH,
+        OLD,
         ("test_sync_load_failure_with_shared_blocks*",),
     ),
     Reason(
@@ -89,6 +89,17 @@ REASONS = (
         ),
     ),
     Reason(
+        "calls a private method as a function, with a stand-in for the scheduler (_get_local_prefix_cache_hit, "
+        "_free_cow_retained_blocks): the look-up is the block store's, and what a step copies is held by it",
+        NEW,
+        (
+            "test_capable_connector_uses_divergent_partial_hit_lookup",
+            "test_connector_without_divergent_hit_support_uses_common_lookup",
+            "test_connector_completes_partial_prefix_without_importing_missing_host_kv[*",
+            "test_free_cow_retained_blocks_defers_until_copy_step_processed",
+        ),
+    ),
+    Reason(
         "calls a private method that makes a part of the output (_make_cached_request_data, "
         "_make_scheduled_encoder_input_stats): the output is made of a plan of the kernel here",
         NEW,
@@ -102,7 +113,11 @@ REASONS = (
         "makes a scheduler without its constructor (object.__new__) and fills in vLLM's attributes: there is no "
         "kernel in it",
         NEW,
-        ("test_abort_request_when_structured_output_fsm_cannot_advance",),
+        (
+            "test_abort_request_when_structured_output_fsm_cannot_advance",
+            "test_connector_finish_registers_partial_tail_before_cleanup",
+            "test_failed_load_rezeroes_unwritten_skipped_blocks",
+        ),
     ),
     Reason(
         "has a Mock as the model's configuration, in which every feature is asked for, so that those which "
@@ -163,6 +178,9 @@ REASONS = (
         (
             "test_mamba_align_chunk_split.py::*",
             "test_mamba_eagle_resume_checkpoint.py::*",
+            "test_mamba_align_split_*",
+            "test_dcp_fine_hit_retention_uses_hash_alignment[*",
+            "test_hybrid_cache_mamba_align_shared_prefix_detection",
             "test_spec_decode_padding_dropped_when_recurrent_alignment_clips[*",
             "test_hybrid_per_group_hit_divergence_with_connector[*",
             "test_hybrid_fa_deeper_hit_respects_connector_lookup_policy[*",
@@ -213,6 +231,7 @@ REASONS = (
             "test_aux_output_reset_follows_kv_reset_result[*",
             "test_pending_hisparse_reclamation_defers_preemption",
             "test_hisparse_*",
+            "test_nixl_hisparse_full_block_import_keeps_a_writable_tail[*",
         ),
     ),
     Reason(

@@ -27,6 +27,9 @@ The scheduler and connector tests of vLLM's source distribution, run twice by `s
 and with `VerifiedScheduler` and `VerifiedAsyncScheduler` in the place of `Scheduler` and `AsyncScheduler`. What cannot pass here
 (no GPU, no weights, no such package, or too slow for the time that a test is given) fails with both. Each test that fails with
 ours only has a reason.
+
+The cases of `test_priority_scheduler_random.py` take up to a minute of CPU time each; where they are counted as "cannot pass
+here", the recorded run stopped them, with either class, and says nothing about them.
 """
 
 Results = dict[str, Result]
