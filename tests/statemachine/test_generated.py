@@ -25,9 +25,10 @@ def walk(machine: Machine, limits: settings) -> type[Walk]:
 
 
 def test_the_specification_beyond_exhaustive_scopes() -> None:
+    """How deep random walks lead differs from run to run: there are more of them where it was not deep."""
     taken: set[str] = set()
     found: set[str] = set()
-    for steps in (140, 180, 220):  # how deep random walks lead differs from run to run: some more where it was not deep
+    for steps in (140, 180, 220):
         walks = walk(SYSTEM, settings(CI, max_examples=60, stateful_step_count=steps))
         assert sum(walks.taken.values()) >= 2000
         taken.update(walks.taken)
