@@ -156,8 +156,8 @@ class LoadsHoldBlocks(Counted):
     def _free_blocks(self, request: Any) -> None:
         if self.over is None:
             super()._free_blocks(request)
-        elif request not in self.over:
-            self.over.append(request)
+        else:  # with the last of its transfers, whose turn that is
+            self.over = [other for other in self.over if other is not request] + [request]
 
     def _update_from_kv_xfer_finished(self, kv_connector_output: Any) -> None:
         self.over = []

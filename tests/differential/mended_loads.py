@@ -44,10 +44,12 @@ class LoadsHoldBlocks(Counted):
             super()._free_blocks(request)
 
     def _update_from_kv_xfer_finished(self, kv_connector_output: Any) -> None:
-        done = self.ending & set(kv_connector_output.finished_recving or ())
+        received = kv_connector_output.finished_recving or ()
+        done = self.ending.intersection(received)
         self.ending -= done
-        for rid in done - self.sending:
-            super()._free_blocks(self.requests[rid])
+        for rid in received:
+            if rid in done - self.sending:
+                super()._free_blocks(self.requests[rid])
         sent = set(kv_connector_output.finished_sending or ())
         self.loaded = (done & self.sending) - sent  # 0.16.0 would free them here
         super()._update_from_kv_xfer_finished(kv_connector_output)

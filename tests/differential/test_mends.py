@@ -16,8 +16,9 @@ import pytest
 
 pytest.importorskip("vllm")
 
+from tests.differential.cases import BLOCKLESS, MANY, RETRIED, SHARERS
 from tests.differential.run import MENDED, MENDED_LATER, Classes, play, run_group
-from tests.differential.settings import Add, Answer, Broken, Case, Setup, Step
+from tests.differential.settings import Case
 
 from vllm_lifecycle.adapters.vllm import VerifiedAsyncScheduler, VerifiedScheduler
 
@@ -27,23 +28,11 @@ MENDS = import_module((MENDED_LATER if LATER else MENDED)[0].partition(":")[0])
 OURS = "vllm_lifecycle.adapters.vllm.verified:VerifiedScheduler"
 OURS_ASYNC = "vllm_lifecycle.adapters.vllm.verified:VerifiedAsyncScheduler"
 STEPS = 2400
-SHARERS = Case(
-    Setup(connector=True),
-    (
-        Add("r0", own=1, shared=4, match=1),
-        Add("r1", own=1, shared=4),
-        Step(),
-        Broken("r0"),
-        Answer(),
-        Step(),
-    ),
-)
-"""Two requests share a block, of which one token was to be loaded: random workloads seldom do that."""
 MEETS: dict[str, str | Case] = {
     "LoadsHoldBlocks": "load-failures",
     "LoadsHaveRoom": "loads-between",
-    "FailedLoadsReserveNothing": "load-failures",
-    "BlocklessWaitWithOthers": "load-failures",
+    "FailedLoadsReserveNothing": RETRIED,
+    "BlocklessWaitWithOthers": BLOCKLESS,
     "SharersComputeAgain": SHARERS,
     "LostBlocksAreNotFound": "load-failures",
     "FailedLoadsDropTokens": "load-failures-ahead",
@@ -61,7 +50,7 @@ MEETS: dict[str, str | Case] = {
     "PreemptedHaveNoDrafts": "drafts",
     "PassesGoOn": "preemption",
     "FullIsFull": "stops",
-    "ErrorsInOrder": "load-failures",
+    "ErrorsInOrder": MANY,
 }
 """Each mend, and a group of workloads, or a case, that meets its defect."""
 UNSEEN = {"VictimsPromiseNothing"}
