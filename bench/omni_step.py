@@ -77,21 +77,10 @@ class Race(plain.Race):
         return answers
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", default=",".join(ROWS), help=f"comma-separated, of {', '.join(ROWS)}")
-    parser.add_argument("--quick", action="store_true", help="few windows: for a first look")
-    options = parser.parse_args()
-    options.rows = options.rows.split(",")
-    unknown = [name for name in options.rows if name not in ROWS]
-    if unknown:
-        parser.error(f"no row {unknown[0]!r}: choose of {', '.join(ROWS)}")
-    return options
-
-
 def main() -> int:
     """Measure and print the table; the exit code."""
-    options = _arguments()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options = plain.arguments(parser, ROWS)
     logging.disable(logging.CRITICAL)
     classes = [load_class(ORIGINAL), load_class(OURS)]
     print(f"vllm-omni, {classes[0].__name__} against {classes[1].__module__}:{classes[1].__name__}")

@@ -287,21 +287,26 @@ def memory(cls: type[Any], live: int, asynchronous: bool) -> tuple[float, float]
     return (full - empty) / live, float(empty - before)
 
 
+def arguments(parser: argparse.ArgumentParser, rows: Mapping[str, Row]) -> argparse.Namespace:
+    """The command line, with which of the rows to measure, and whether shortly."""
+    parser.add_argument("--rows", default=",".join(rows), help=f"comma-separated, of {', '.join(rows)}")
+    parser.add_argument("--quick", action="store_true", help="few windows: for a first look")
+    options = parser.parse_args()
+    options.rows = options.rows.split(",")
+    unknown = [name for name in options.rows if name not in rows]
+    if unknown:
+        parser.error(f"no row {unknown[0]!r}: choose of {', '.join(rows)}")
+    return options
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--scheduler", default="", metavar="pkg.mod:Class")
-    parser.add_argument("--rows", default=",".join(ROWS), help=f"comma-separated, of {', '.join(ROWS)}")
-    parser.add_argument("--quick", action="store_true", help="few windows: for a first look")
     parser.add_argument("--memory", action="store_true", help="also bytes per running request")
     parser.add_argument(
         "--asynchronous", action="store_true", help="asynchronous schedulers, two steps in flight"
     )
-    options = parser.parse_args()
-    options.rows = options.rows.split(",")
-    unknown = [name for name in options.rows if name not in ROWS]
-    if unknown:
-        parser.error(f"no row {unknown[0]!r}: choose of {', '.join(ROWS)}")
-    return options
+    return arguments(parser, ROWS)
 
 
 def table(

@@ -283,12 +283,9 @@ class VerifiedScheduler016(Verified013):
     def _output(self, plan: Plan) -> Any:
         output = super()._output(plan)
         again = {seq.id for seq in plan.new if seq.id in self._before and seq.id not in self._kernel.notices}
-        if (
-            again
-        ):  # vllm-omni's worker would have a session twice in its batch: who is resumed leaves it first
-            output.scheduled_cached_reqs.resumed_req_ids = (
-                output.scheduled_cached_reqs.resumed_req_ids | again
-            )
+        if again:  # vllm-omni's worker would have a session twice in its batch: who is resumed leaves first
+            cached = output.scheduled_cached_reqs
+            cached.resumed_req_ids = cached.resumed_req_ids | again
         output.has_structured_output_requests = any(rid in plan.tokens for rid in self._structured)
         if self.use_pp and self.asynchronous:
             output.scheduled_cached_reqs.new_token_ids = []

@@ -20,12 +20,6 @@ from vllm_lifecycle.spec.lifecycles.vocabulary import Party
 from vllm_lifecycle.statemachine.kernel.kernel import Kernel
 from vllm_lifecycle.statemachine.kernel.refusal import Refused
 from vllm_lifecycle.statemachine.kernel.seq import Seq
-from vllm_lifecycle.statemachine.kernel.transfers import Transfer
-
-
-def _heard_of(transfer: Transfer | None, step: int | None) -> bool:
-    """Workers could know of the transfer when that step (None: of an unknown number) was answered."""
-    return transfer is not None and (step is None or step >= transfer.first)
 
 
 class Loads:
@@ -71,11 +65,12 @@ class Loads:
     def nothing_came(self, rid: str, step: int | None) -> Seq | None:
         """The load of this request failed as a whole; the request, or None when it does not load."""
         seq = self._kernel.seqs.get(rid)
-        if seq is None or not _heard_of(seq.receive, step) or seq.reason is not None:
+        if seq is None or seq.reason is not None:
             self._breaches.count(Party.CONNECTOR, "failed load", f"{rid!r} does not load")
             return None
-        if self._signal(lambda: self._kernel.receive_failed(rid, 0, step)):
-            seq.external = 0
+        if not self._signal(lambda: self._kernel.receive_failed(rid, 0, step)):
+            return None
+        seq.external = 0
         return seq
 
     def _first(self, seq: Seq, blocks: set[int], upto: int | None) -> int | None:
