@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -23,6 +24,14 @@ pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("ignore")]
 HEALTHY = Scope("queueing at large", requests=3, adds=6, blocks=12, resets=True, events=30)
 LOADED = Scope("one load", requests=1, adds=1, connector=True, matches=(Match("all"),), level="hostile")
 SECONDS = 60.0
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """Ctrl-C is heard, also where the tests run in the background of a shell, which has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def press() -> None:
